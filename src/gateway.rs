@@ -189,8 +189,8 @@ impl Gateway {
         })
     }
 
-    /// Keeps everything in this store instead of the one that is configured; of `[store]` only `retention` applies then.
-    /// Gateways that share a store have to be given one of its replicas each ([`Store::shared`]).
+    /// Keeps everything in this store instead of the one that is configured; of `[store]` only `retention` applies
+    /// then. Gateways that share a store have to be given one of its replicas each ([`Store::shared`]).
     #[must_use]
     pub fn with_store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
@@ -243,8 +243,8 @@ impl Gateway {
         if has_card { format!("{}/", configured.path.trim_end_matches('/')) } else { configured.path.clone() }
     }
 
-    /// The endpoints of a mount that need no credentials even if its route does, as method and path. `is_first`: the mount
-    /// is the first one of its protocol, which has some at the root of the host too.
+    /// The endpoints of a mount that need no credentials even if its route does, as method and path. `is_first`: the
+    /// mount is the first one of its protocol, which has some at the root of the host too.
     pub(crate) fn public_endpoints(&self, configured: &config::Mount, is_first: bool) -> Vec<String> {
         let base = configured.path.trim_end_matches('/');
         let endpoints = self.mount(configured).map_or_else(Vec::new, |mounted| mounted.endpoints);
@@ -485,7 +485,8 @@ impl Gateway {
 }
 
 impl Running {
-    /// Serves until `stop` resolves, and for the delay of the configuration. Then accepts no new runs, lets active runs end, and closes the store.
+    /// Serves until `stop` resolves, and for the delay of the configuration. Then accepts no new runs, lets active runs
+    /// end, and closes the store.
     ///
     /// # Errors
     /// Errors of the server and of the store.

@@ -52,8 +52,8 @@ fn name(shape: &str) -> &str {
     shape.split(' ').next().expect("a name")
 }
 
-/// Decodes a body with a protocol that is mounted with default options: at the endpoint that is named after the protocol, or at
-/// that of its sample request.
+/// Decodes a body with a protocol that is mounted with default options: at the endpoint that is named after the
+/// protocol, or at that of its sample request.
 fn decode(protocol: &str, body: &str) -> Result<Call, Fault> {
     let (_, serves) = served().find(|(known, _)| known.name == name(protocol)).expect("a protocol");
     let mounted = serves.mounted(AgentCard { name: "demo".into(), ..AgentCard::default() });

@@ -1,8 +1,8 @@
 //! Tests of the README and of the book in `docs/`: examples work, and tables match the code.
 //!
-//! The curl commands of a page are sent to a running gateway with the shipped configuration, in the order in which a reader
-//! would paste them. Code blocks marked `file=…` must be part of that file. Not here: generated pages (`tests/reference`),
-//! links and the quality of the text (`tests/tidy`).
+//! The curl commands of a page are sent to a running gateway with the shipped configuration, in the order in which a
+//! reader would paste them. Code blocks marked `file=…` must be part of that file. Not here: generated pages
+//! (`tests/reference`), links and the quality of the text (`tests/tidy`).
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};

@@ -1,5 +1,5 @@
-//! The agent from docs/extending/agents.md, run unchanged and called through the gateway, since it is the starting point for custom
-//! agents. Not here: misbehaving agents (`tests/behaviour`).
+//! The agent from docs/extending/agents.md, run unchanged and called through the gateway, since it is the starting
+//! point for custom agents. Not here: misbehaving agents (`tests/behaviour`).
 
 use interlingua_testing_support as support;
 

@@ -86,8 +86,8 @@ impl<'a> Frame<'a> {
         Self::parse_into(data, None)
     }
 
-    /// Parses the data of one frame like [`parse`](Self::parse). A text with escapes is written to `unescaped`, memory that the
-    /// caller uses for frame after frame.
+    /// Parses the data of one frame like [`parse`](Self::parse). A text with escapes is written to `unescaped`, memory
+    /// that the caller uses for frame after frame.
     #[must_use]
     pub fn parse_with(data: &'a [u8], unescaped: &'a mut String) -> Option<Self> {
         Self::parse_into(data, Some(unescaped))

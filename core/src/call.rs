@@ -51,7 +51,8 @@ pub enum Call {
     /// Get what an agent's server publishes about the agent, from the cache or after a short wait. Answered by
     /// [`Reply::FetchedDocument`].
     FetchedDocument(WellKnownDocument),
-    /// Wait this long, a second at most, for something that another request is about to do. Answered by [`Reply::Done`].
+    /// Wait this long, a second at most, for something that another request is about to do. Answered by
+    /// [`Reply::Done`].
     Wait(Duration),
     /// Check that the caller may use this agent: the exchange answers by itself. Answered by [`Reply::Done`].
     CheckAgent(String),
@@ -185,7 +186,8 @@ pub struct ListenSession {
     pub session: String,
     /// The end user, as in the requests of the session.
     pub user: Option<String>,
-    /// The latest run of the session that the client knows. If another run is the latest one, the notice is sent at once.
+    /// The latest run of the session that the client knows. If another run is the latest one, the notice is sent at
+    /// once.
     pub after: Option<RunId>,
 }
 

@@ -66,9 +66,9 @@ pub fn push_escaped(text: &str, into: &mut String) {
     }
 }
 
-/// A declared tool in the form `{"type":"function","function":{…}}`, for connectors to model servers. Also reads the flat forms
-/// of Responses and Anthropic Messages, makes a function of a custom tool, and repairs the schema. `None`: a tool that only
-/// its own server can run.
+/// A declared tool in the form `{"type":"function","function":{…}}`, for connectors to model servers. Also reads the
+/// flat forms of Responses and Anthropic Messages, makes a function of a custom tool, and repairs the schema. `None`: a
+/// tool that only its own server can run.
 #[must_use]
 pub fn normal(tool: &Json, losses: &mut Losses) -> Option<Json> {
     let fields: Extra = tool.decode()?;

@@ -141,8 +141,8 @@ pub trait Connector: Send + Sync + 'static {
     /// If the request cannot be expressed in this protocol.
     fn turn(&self, request: &TurnRequest<'_>) -> Result<Box<dyn AgentTurn>, Fault>;
 
-    /// What an operator should know about the options: sentences that name the setting, each with the remedy in a second
-    /// line if there is one. Shown by `check` and at startup, at the setting that is named first.
+    /// What an operator should know about the options: sentences that name the setting, each with the remedy in a
+    /// second line if there is one. Shown by `check` and at startup, at the setting that is named first.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
@@ -203,8 +203,8 @@ impl<'a> TurnRequest<'a> {
         }
     }
 
-    /// The same turn with another form of the request, of the connector's state and of the answered items, for connectors
-    /// that wrap another one.
+    /// The same turn with another form of the request, of the connector's state and of the answered items, for
+    /// connectors that wrap another one.
     #[must_use]
     pub fn with_parts(
         &self,
@@ -317,8 +317,8 @@ pub trait AgentTurn: Send + 'static {
         answer.map(|_| ()).map_err(Clone::clone)
     }
 
-    /// Takes the link that [`Next::Connect`] asked for. [`on_failure`](Self::on_failure) is called instead if it cannot be
-    /// opened.
+    /// Takes the link that [`Next::Connect`] asked for. [`on_failure`](Self::on_failure) is called instead if it cannot
+    /// be opened.
     ///
     /// # Errors
     /// If the turn cannot use it: the agent has lost what the turn continues, for example.
@@ -333,8 +333,8 @@ pub trait AgentTurn: Send + 'static {
     /// If it cannot be understood. The turn then fails.
     fn on_frame(&mut self, frame: sse::Frame<'_>, sink: &mut dyn EventSink) -> Result<(), Fault>;
 
-    /// The frames that have arrived so far were read. For turns that wait for a frame which may never come, because a server
-    /// keeps the connection open after the end of its answer.
+    /// The frames that have arrived so far were read. For turns that wait for a frame which may never come, because a
+    /// server keeps the connection open after the end of its answer.
     ///
     /// # Errors
     /// As [`on_frame`](Self::on_frame).
@@ -343,9 +343,9 @@ pub trait AgentTurn: Send + 'static {
         Ok(())
     }
 
-    /// The rest of the answer that is being read is not wanted, and may never end: the gateway closes it as if it had ended,
-    /// calls [`on_end`](Self::on_end), and goes on with [`next`](Self::next). Asked once the frames that have arrived were
-    /// read.
+    /// The rest of the answer that is being read is not wanted, and may never end: the gateway closes it as if it had
+    /// ended, calls [`on_end`](Self::on_end), and goes on with [`next`](Self::next). Asked once the frames that have
+    /// arrived were read.
     fn leaves_answer(&self) -> bool {
         false
     }
@@ -373,8 +373,8 @@ pub trait AgentTurn: Send + 'static {
         Err(fault)
     }
 
-    /// The answer to an [`Purpose::Ask`] broke off in the middle: a failure of which something came before. For turns that have
-    /// all they need, or hold something back.
+    /// The answer to an [`Purpose::Ask`] broke off in the middle: a failure of which something came before. For turns
+    /// that have all they need, or hold something back.
     ///
     /// # Errors
     /// As [`on_failure`](Self::on_failure), which is asked by default.
@@ -394,14 +394,14 @@ pub trait AgentTurn: Send + 'static {
         None
     }
 
-    /// The messages to the agent's link that stop the agent. Used if [`cancel`](Self::cancel) has no request. The gateway
-    /// reads no answer to them.
+    /// The messages to the agent's link that stop the agent. Used if [`cancel`](Self::cancel) has no request. The
+    /// gateway reads no answer to them.
     fn cancel_messages(&self) -> Option<LinkMessages> {
         None
     }
 
-    /// True while a cancel has to wait for an id that comes with the next frames. The gateway then reads on for a moment,
-    /// discards what it reads, and asks [`cancel`](Self::cancel) again after each frame.
+    /// True while a cancel has to wait for an id that comes with the next frames. The gateway then reads on for a
+    /// moment, discards what it reads, and asks [`cancel`](Self::cancel) again after each frame.
     fn cancels_once_known(&self) -> bool {
         false
     }
@@ -412,9 +412,9 @@ pub trait AgentTurn: Send + 'static {
         None
     }
 
-    /// The turn can be taken only with the whole history: its agent has forgotten what it is asked to go on from, or what
-    /// it remembers cannot be gone on from. Asked before the first request, and after a refusal that came before any
-    /// event. Once in a turn, the gateway then makes a new one with the history in the input.
+    /// The turn can be taken only with the whole history: its agent has forgotten what it is asked to go on from, or
+    /// what it remembers cannot be gone on from. Asked before the first request, and after a refusal that came before
+    /// any event. Once in a turn, the gateway then makes a new one with the history in the input.
     fn needs_history(&self) -> bool {
         false
     }

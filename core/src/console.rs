@@ -1,5 +1,5 @@
-//! Support of a protocol in the operator's console. Not here: the sample request ([`crate::sample`]), and the console (the
-//! crate `interlingua-admin`).
+//! Support of a protocol in the operator's console. Not here: the sample request ([`crate::sample`]), and the console
+//! (the crate `interlingua-admin`).
 
 use crate::id::RunId;
 use crate::sample::Sample;
@@ -13,8 +13,8 @@ pub struct ConsoleSupport {
     pub decision_notice: DecisionNotice,
     /// Formats the id of a run as the protocol does. `None`: the protocol uses the id as it is, or clients choose ids.
     pub run_id: Option<fn(RunId) -> String>,
-    /// Makes a request that runs an agent, for the playground and for the protocol's view of a run. `None`: the protocol
-    /// has neither.
+    /// Makes a request that runs an agent, for the playground and for the protocol's view of a run. `None`: the
+    /// protocol has neither.
     pub sample: Option<Sample>,
     /// Programs that send the sample request with an official client library.
     pub snippets: ClientSnippets,
@@ -32,8 +32,8 @@ pub struct ConsoleSupport {
 /// | `$BODY` | the body of the request |
 /// | `$ARGUMENTS` | the fields of the body as keyword arguments, one per line |
 ///
-/// A line that begins with `?key ` is kept only if the route accepts keys or tokens, one with `?no-key ` only if it accepts
-/// neither, one with `?jwt ` only if it accepts tokens but no keys, and one with `?no-jwt ` in all other cases.
+/// A line that begins with `?key ` is kept only if the route accepts keys or tokens, one with `?no-key ` only if it
+/// accepts neither, one with `?jwt ` only if it accepts tokens but no keys, and one with `?no-jwt ` in all other cases.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClientSnippets {
     /// A program in Python.

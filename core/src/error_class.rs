@@ -1,7 +1,8 @@
-//! Classes of agents' errors: from an HTTP status, a code and a wording to the fault kind, with its sentence for clients.
+//! Classes of agents' errors: from an HTTP status, a code and a wording to the fault kind, with its sentence for
+//! clients.
 //!
-//! The classes of clients' protocols follow from the fault kind (docs/errors.md). Not here: finding code and wording in an
-//! answer ([`crate::model_error`]).
+//! The classes of clients' protocols follow from the fault kind (docs/errors.md). Not here: finding code and wording in
+//! an answer ([`crate::model_error`]).
 
 mod pause;
 pub mod tables;
@@ -52,7 +53,8 @@ pub fn of_run_code(code: &str) -> FaultKind {
     own.or_else(|| of_code(code)).or_else(|| FaultKind::of_code(code)).unwrap_or(FaultKind::AgentFailed)
 }
 
-/// The kind of fault that clients of a failed run get. Faults of the gateway within a run count as failures of the agent.
+/// The kind of fault that clients of a failed run get. Faults of the gateway within a run count as failures of the
+/// agent.
 #[must_use]
 pub fn of_failed_run(code: &str) -> FaultKind {
     let kind = of_run_code(code);

@@ -181,8 +181,8 @@ pub struct Mounted {
     pub console: ConsoleSupport,
 }
 
-/// Rules for the runs of one route. By default a run is canceled when its client disconnects, nothing is pushed, and the
-/// global settings say how long it is kept.
+/// Rules for the runs of one route. By default a run is canceled when its client disconnects, nothing is pushed, and
+/// the global settings say how long it is kept.
 #[derive(Default)]
 pub struct RunRules {
     /// True: a run continues when its client disconnects, unless the route sets `on_disconnect`.
@@ -236,8 +236,8 @@ pub enum AnnouncedUrl {
 pub struct Cors {
     /// Allowed request headers beyond the safelisted ones; `*` for any.
     pub allow_headers: Vec<String>,
-    /// Response headers that scripts may read. If `x-ratelimit-*` headers are among them, answers have these headers, as
-    /// those of the `OpenAI` API do.
+    /// Response headers that scripts may read. If `x-ratelimit-*` headers are among them, answers have these headers,
+    /// as those of the `OpenAI` API do.
     pub expose_headers: Vec<String>,
     /// True allows any origin, for protocols whose options have their own equivalent of the route's `cors = ["*"]`.
     pub any_origin: bool,
@@ -288,14 +288,14 @@ pub struct Endpoint {
     /// The HTTP method.
     pub method: Method,
     /// The path below the mount point. A segment may have one parameter, with a literal prefix or suffix: `{id}`,
-    /// `{id}:cancel`. The last segment may be `{*rest}`, which is the rest of the path and never empty. Of several paths
-    /// that match, the most specific one counts, whatever their order. `""` is the mount point itself, with and without
-    /// a trailing slash.
+    /// `{id}:cancel`. The last segment may be `{*rest}`, which is the rest of the path and never empty. Of several
+    /// paths that match, the most specific one counts, whatever their order. `""` is the mount point itself, with and
+    /// without a trailing slash.
     pub path: &'static str,
     /// Also serve the path at the root of the host if the route is the first of its protocol: well-known paths.
     pub at_root: bool,
-    /// Also serve the path in front of the mount point, at the root of the host: `/.well-known/x` of a route at `/mcp` is
-    /// also `/.well-known/x/mcp` (as in RFC 9728, section 3.1).
+    /// Also serve the path in front of the mount point, at the root of the host: `/.well-known/x` of a route at `/mcp`
+    /// is also `/.well-known/x/mcp` (as in RFC 9728, section 3.1).
     pub before_mount: bool,
     /// Tells requests of this protocol from those of another protocol that is mounted at the same path and has the same
     /// endpoint. `None`: it cannot tell, so the first route in the configuration answers.
@@ -373,8 +373,9 @@ pub type Connect = Box<dyn Fn() -> Box<dyn Connection> + Send + Sync>;
 /// requests of the gateway that the client has not answered yet. Exists until the connection is closed.
 pub trait Connection: Send + 'static {
     /// Opens the exchange of the next message. Exchanges of one connection run at the same time, up to
-    /// [`WebSocketRules::parallel`]; their lines are not mixed. Messages are opened in the order in which they arrive, except
-    /// that a queued message is opened when another answer ends, and so after messages that were refused meanwhile.
+    /// [`WebSocketRules::parallel`]; their lines are not mixed. Messages are opened in the order in which they arrive,
+    /// except that a queued message is opened when another answer ends, and so after messages that were refused
+    /// meanwhile.
     fn open(&self) -> Box<dyn Exchange>;
 }
 
@@ -472,8 +473,8 @@ pub enum Flow {
     Close,
     /// The response is complete and so is the run: it was sent in full, and it need not be found again.
     Forget,
-    /// The response continues with the call that [`Exchange::next_call`] returns: with the run that answers this one, with the
-    /// next run of a session, or with [`Call::Listen`].
+    /// The response continues with the call that [`Exchange::next_call`] returns: with the run that answers this one,
+    /// with the next run of a session, or with [`Call::Listen`].
     Next,
 }
 
@@ -558,21 +559,23 @@ pub enum Flow {
 /// assert_eq!(flows.last(), Some(&Flow::Close));
 /// ```
 pub trait Exchange: Send + 'static {
-    /// Decodes the request and stores whatever the response has to echo. Called first, once, unless `read_head` is called.
+    /// Decodes the request and stores whatever the response has to echo. Called first, once, unless `read_head` is
+    /// called.
     ///
     /// # Errors
     /// The problem with the request; it is passed to `fail`.
     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault>;
 
     /// Reads the head of a request that is refused before its body is read, so that `fail`, which follows, writes the
-    /// refusal in the form that the client expects. The body of `request` is empty. By default decodes it and ignores the
-    /// result.
+    /// refusal in the form that the client expects. The body of `request` is empty. By default decodes it and ignores
+    /// the result.
     fn read_head(&mut self, request: &Request<'_>) {
         let _ = self.decode(request);
     }
 
-    /// Writes a complete reply. Needed by exchanges whose calls have replies: all but those that stream every answer. By
-    /// default fails: with [`crate::FaultKind::Waiting`] if the session waits for answers, as an internal error otherwise.
+    /// Writes a complete reply. Needed by exchanges whose calls have replies: all but those that stream every answer.
+    /// By default fails: with [`crate::FaultKind::Waiting`] if the session waits for answers, as an internal error
+    /// otherwise.
     ///
     /// # Errors
     /// The reply cannot be expressed. The fault is passed to `fail`; anything written is dropped.
@@ -611,16 +614,16 @@ pub trait Exchange: Send + 'static {
         let _ = (run, out);
     }
 
-    /// Writes one step of a streamed response. Needed by exchanges whose calls open streams ([`crate::Delivery::Stream`],
-    /// [`Call::Follow`], [`Call::Attach`]). By default ends the response without content.
+    /// Writes one step of a streamed response. Needed by exchanges whose calls open streams
+    /// ([`crate::Delivery::Stream`], [`Call::Follow`], [`Call::Attach`]). By default ends the response without content.
     fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
         let _ = (step, out);
         Flow::Close
     }
 
-    /// The call with which a streamed response continues, after [`Flow::Next`]. A stream begins as in the first place, with
-    /// [`Exchange::begin`]; another reply is passed to [`Exchange::reply`] and written into the stream; a fault is passed to
-    /// [`Exchange::interrupt`] and ends it. `None` ends the stream.
+    /// The call with which a streamed response continues, after [`Flow::Next`]. A stream begins as in the first place,
+    /// with [`Exchange::begin`]; another reply is passed to [`Exchange::reply`] and written into the stream; a fault is
+    /// passed to [`Exchange::interrupt`] and ends it. `None` ends the stream.
     fn next_call(&mut self) -> Option<Call> {
         None
     }
@@ -648,8 +651,8 @@ pub trait Exchange: Send + 'static {
         out.comment("keep-alive");
     }
 
-    /// The time at which a streamed response needs [`Exchange::on_time`], for deadlines of the protocol and for output that is
-    /// delayed. `None`: never. Read whenever the stream has been written to.
+    /// The time at which a streamed response needs [`Exchange::on_time`], for deadlines of the protocol and for output
+    /// that is delayed. `None`: never. Read whenever the stream has been written to.
     fn wake_at(&self) -> Option<Millis> {
         None
     }

@@ -265,8 +265,8 @@ impl FaultKind {
         )
     }
 
-    /// False if the same request cannot succeed, or could make the agent do its work twice: clients must not repeat it by
-    /// themselves.
+    /// False if the same request cannot succeed, or could make the agent do its work twice: clients must not repeat it
+    /// by themselves.
     #[must_use]
     pub const fn retry_helps(self) -> bool {
         use FaultKind as K;

@@ -27,8 +27,8 @@ pub enum Purpose {
     /// The agent's answer, or more of it: an event stream or a body, read with a sink. A client waits for the first
     /// one.
     Ask,
-    /// A small document the turn needs first: read whole, handed to [`AgentTurn::on_lookup`](crate::connector::AgentTurn::on_lookup). Sent again after any
-    /// failure.
+    /// A small document the turn needs first: read whole, handed to
+    /// [`AgentTurn::on_lookup`](crate::connector::AgentTurn::on_lookup). Sent again after any failure.
     Lookup,
     /// A lookup whose answer is the same for all: the gateway may keep it by the rules of HTTP.
     Published,

@@ -65,8 +65,8 @@ impl<'a> Url<'a> {
         self.is_secure == other.is_secure && self.host() == other.host() && self.port() == other.port()
     }
 
-    /// True if requests that would go to `self` may go to `other`: the same origin, or a host and port that `allowed` names, as
-    /// `host:port`, or as `host` for the port of the scheme. Never from `https` to `http`.
+    /// True if requests that would go to `self` may go to `other`: the same origin, or a host and port that `allowed`
+    /// names, as `host:port`, or as `host` for the port of the scheme. Never from `https` to `http`.
     pub fn trusts(&self, other: &Url<'_>, allowed: &[String]) -> bool {
         if self.is_same_origin(other) {
             return true;

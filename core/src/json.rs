@@ -116,8 +116,8 @@ pub fn is_same_value(one: &str, other: &str) -> bool {
     }
 }
 
-/// JavaScript writes `1.0` as `1`. Whole numbers are compared exactly: a large one is another call's argument if its last
-/// digit differs.
+/// JavaScript writes `1.0` as `1`. Whole numbers are compared exactly: a large one is another call's argument if its
+/// last digit differs.
 fn is_equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => {

@@ -1,7 +1,7 @@
 //! JSON text that parsers refuse for one broken character: half of a surrogate pair in an escape, or invalid UTF-8.
 //!
-//! Models cut emojis between two tokens, and servers send each half in a frame of its own. Both kinds become U+FFFD here, so
-//! that the rest of the text survives. Called only after a parser refused a text: valid frames cost nothing.
+//! Models cut emojis between two tokens, and servers send each half in a frame of its own. Both kinds become U+FFFD
+//! here, so that the rest of the text survives. Called only after a parser refused a text: valid frames cost nothing.
 //!
 //! Not here: any other syntax error.
 

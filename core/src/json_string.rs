@@ -1,5 +1,5 @@
-//! Strings in JSON as they are written, and without their escapes: borrowed, or unescaped into memory that a reader uses again
-//! for each piece of a text.
+//! Strings in JSON as they are written, and without their escapes: borrowed, or unescaped into memory that a reader
+//! uses again for each piece of a text.
 //!
 //! A parser has no memory from one frame to the next: it allocates for every text with an escape. Not here: any other
 //! value ([`crate::lenient`]).
@@ -55,8 +55,8 @@ pub fn has_escapes(raw: &RawValue) -> bool {
     memchr::memchr(b'\\', raw.get().as_bytes()).is_some()
 }
 
-/// Appends a string without its escapes (RFC 8259, section 7). Half of a surrogate pair becomes U+FFFD: other parsers refuse the
-/// whole frame for it, which would lose an answer for one broken character.
+/// Appends a string without its escapes (RFC 8259, section 7). Half of a surrogate pair becomes U+FFFD: other parsers
+/// refuse the whole frame for it, which would lose an answer for one broken character.
 ///
 /// False: something is no escape of JSON, or half of a pair. `into` has what could be read.
 pub fn unescape(inner: &str, into: &mut String) -> bool {

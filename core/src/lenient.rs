@@ -202,12 +202,12 @@ pub trait Fields<'de>: Default {
     }
 }
 
-/// Implements [`Fields`]: the name of a field on the wire, the field of the type, and how its value is read. Fields that
-/// are not listed are skipped.
+/// Implements [`Fields`]: the name of a field on the wire, the field of the type, and how its value is read. Fields
+/// that are not listed are skipped.
 ///
-/// The ways to read a value are what is inside of `Text`, `Number`, `Raw`, `JsonText` and `Object`; without any, the type
-/// of the field says it. A block does what none of them does; it takes the value from the second name, and puts
-/// it into the first. Functions of the trait may follow.
+/// The ways to read a value are what is inside of `Text`, `Number`, `Raw`, `JsonText` and `Object`; without any, the
+/// type of the field says it. A block does what none of them does; it takes the value from the second name, and puts it
+/// into the first. Functions of the trait may follow.
 ///
 /// ```
 /// use std::borrow::Cow;

@@ -2,8 +2,8 @@
 //!
 //! Some agents take messages in both directions over one connection: the gateway sends prompts, the agent sends updates
 //! and questions, and a question stays open on the connection until a later turn answers it. An [`AgentLink`] is the
-//! protocol's part of such a connection. It performs the handshake, gives messages their ids, answers what needs no turn,
-//! and delivers all other messages to topics. A turn reads one topic, such as a session
+//! protocol's part of such a connection. It performs the handshake, gives messages their ids, answers what needs no
+//! turn, and delivers all other messages to topics. A turn reads one topic, such as a session
 //! ([`Next::Converse`](crate::connector::Next::Converse)).
 //!
 //! ```text
@@ -49,8 +49,8 @@ pub trait AgentLink: Send + 'static {
         let _ = (now, out);
     }
 
-    /// True while the agent waits for an answer that a later turn gives. The gateway then keeps the link although no turn
-    /// uses it.
+    /// True while the agent waits for an answer that a later turn gives. The gateway then keeps the link although no
+    /// turn uses it.
     fn is_needed(&self) -> bool {
         false
     }

@@ -413,8 +413,8 @@ impl Message {
         self.content.iter().filter_map(Content::as_data).filter(move |_| is_output).filter_map(Json::decode)
     }
 
-    /// Whether each of the [outputs](Self::outputs) reports the failure of its tool: by `is_error` in its data or in the
-    /// message, or by the status of the message.
+    /// Whether each of the [outputs](Self::outputs) reports the failure of its tool: by `is_error` in its data or in
+    /// the message, or by the status of the message.
     pub fn failures(&self) -> impl Iterator<Item = bool> {
         let is_true = |fields: &Extra| fields.get("is_error").is_some_and(|value| value.text() == "true");
         let has_failed = self.kind.is_output() && (self.status == Some(Status::Failed) || is_true(&self.extra));

@@ -46,7 +46,8 @@ impl Complaint {
         }
     }
 
-    /// Reads JSON that has no meaning in the agent's protocol: an object, or a list of them. `None`: it is not an error.
+    /// Reads JSON that has no meaning in the agent's protocol: an object, or a list of them. `None`: it is not an
+    /// error.
     pub fn from_unknown_object(data: &[u8]) -> Option<Self> {
         let value = serde_json::from_slice::<Value>(data).ok()?;
         let is_error = match &value {

@@ -1,7 +1,7 @@
 //! Values that only the agent that made them can read, such as signatures and encrypted reasoning.
 //!
-//! They stay in the metadata of their message, beside the name of their author, and go back to that author alone: another
-//! agent refuses them, or reads them wrongly. Not here: what each protocol keeps (its connector).
+//! They stay in the metadata of their message, beside the name of their author, and go back to that author alone:
+//! another agent refuses them, or reads them wrongly. Not here: what each protocol keeps (its connector).
 
 use serde::Deserialize;
 

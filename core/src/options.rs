@@ -76,8 +76,8 @@ fn remove_null(schema: &mut Schema) {
     schema.remove("title");
 }
 
-/// Defines an option that is one of several words, which are its variants in snake case. The crate that uses it depends on
-/// `serde` and `schemars`.
+/// Defines an option that is one of several words, which are its variants in snake case. The crate that uses it depends
+/// on `serde` and `schemars`.
 #[macro_export]
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident),+ $(,)? }) => {

@@ -52,8 +52,8 @@ pub struct Out {
     /// Bytes written but not yet sent.
     pub body: BytesMut,
     /// Trailers, in order, names in lower case. Sent behind the body over HTTP/2, and only if the response ends as the
-    /// exchange intends; dropped over HTTP/1.1. If the body is empty, they are part of the head. Written by `reply`, `fail`
-    /// and `interrupt`, and by a call that ends a stream.
+    /// exchange intends; dropped over HTTP/1.1. If the body is empty, they are part of the head. Written by `reply`,
+    /// `fail` and `interrupt`, and by a call that ends a stream.
     pub trailers: Vec<(Cow<'static, str>, String)>,
 }
 
@@ -81,8 +81,8 @@ impl Out {
         self.trailers.push((name, value.into()));
     }
 
-    /// Sets what a fault says in headers, whatever the protocol: `allow`, and `retry-after` in seconds. Headers that are
-    /// there stay.
+    /// Sets what a fault says in headers, whatever the protocol: `allow`, and `retry-after` in seconds. Headers that
+    /// are there stay.
     pub fn fault_headers(&mut self, fault: &Fault) {
         if !fault.allow.is_empty() && self.head.get("allow").is_none() {
             self.header("allow", fault.allow.join(", "));

@@ -24,8 +24,8 @@ pub struct RunPolicy {
     /// True: if the agent was never reached and the client got the refusal as its answer, the run does not exist: no
     /// one can find it.
     pub discard_if_unreached: bool,
-    /// False: once its stream has ended the run can be found only by requests of the same connection, where it came over
-    /// one that takes several requests (a WebSocket).
+    /// False: once its stream has ended the run can be found only by requests of the same connection, where it came
+    /// over one that takes several requests (a WebSocket).
     pub stored: bool,
     /// True: the agent is not called. The input is recorded and the run ends at once, without an answer; the agent
     /// receives the input with the next request that continues from there.
@@ -43,8 +43,8 @@ pub enum FirstResponse {
     Immediate,
     /// Once the agent has begun, so that a refusal becomes a status of its own.
     AwaitAgent {
-        /// With [`Delivery::Stream`]: how long the stream is held back for it; not at all where other turns of the session
-        /// are before it. `None`: as the route says.
+        /// With [`Delivery::Stream`]: how long the stream is held back for it; not at all where other turns of the
+        /// session are before it. `None`: as the route says.
         timeout: Option<Duration>,
     },
 }

@@ -1,12 +1,13 @@
 //! Asking a configured agent what it is, without running it (`interlingua probe`).
 //!
-//! An [`AgentProbe`] is a pure state machine like an [`AgentTurn`](crate::connector::AgentTurn): it says which documents to
-//! fetch and reads them; the gateway sends. Not here: the requests' way to the agent, and what is printed.
+//! An [`AgentProbe`] is a pure state machine like an [`AgentTurn`](crate::connector::AgentTurn): it says which
+//! documents to fetch and reads them; the gateway sends. Not here: the requests' way to the agent, and what is printed.
 
 use crate::fault::Fault;
 use crate::http_request::HttpRequest;
 
-/// One probe of one agent. The gateway sends what [`next`](Self::next) says and hands over the answer, until it is None.
+/// One probe of one agent. The gateway sends what [`next`](Self::next) says and hands over the answer, until it is
+/// None.
 pub trait AgentProbe: Send {
     /// The next document to fetch. No request runs the agent.
     fn next(&mut self) -> Option<HttpRequest>;

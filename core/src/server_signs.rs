@@ -1,23 +1,24 @@
-//! Signs by which people and programs recognize a server of a protocol without running its agent: paths, published documents,
-//! fields of requests, names of products.
+//! Signs by which people and programs recognize a server of a protocol without running its agent: paths, published
+//! documents, fields of requests, names of products.
 //!
-//! A protocol for agents declares them ([`UpstreamAdapter::SIGNS`](crate::connector::UpstreamAdapter::SIGNS)). The command
-//! line uses them to guess the protocol of a URL and to find a configured protocol that the server does not speak; the
-//! configuration, to correct unknown names. Not here: the requests, and questions that only one connector can ask
-//! ([`crate::probe`]).
+//! A protocol for agents declares them ([`UpstreamAdapter::SIGNS`](crate::connector::UpstreamAdapter::SIGNS)). The
+//! command line uses them to guess the protocol of a URL and to find a configured protocol that the server does not
+//! speak; the configuration, to correct unknown names. Not here: the requests, and questions that only one connector
+//! can ask ([`crate::probe`]).
 
 use serde_json::Value;
 
 /// Signs of the servers of one protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerSigns {
-    /// Paths of the endpoint that runs the agent, below the URL of the server. A URL that ends in one of them belongs to this
-    /// protocol.
+    /// Paths of the endpoint that runs the agent, below the URL of the server. A URL that ends in one of them belongs
+    /// to this protocol.
     pub endpoints: &'static [&'static str],
-    /// True: model servers have the endpoint, often next to those of other protocols. Such a server is recognized by the paths
-    /// in its OpenAPI description.
+    /// True: model servers have the endpoint, often next to those of other protocols. Such a server is recognized by
+    /// the paths in its OpenAPI description.
     pub is_of_models: bool,
-    /// Path of a list of models below the URL, for protocols that every server with such a list can be expected to speak.
+    /// Path of a list of models below the URL, for protocols that every server with such a list can be expected to
+    /// speak.
     pub models: Option<&'static str>,
     /// A document that only servers of this protocol publish.
     pub document: Option<ServerDocument>,

@@ -1,5 +1,5 @@
-//! Requests and answers that are small on the wire and large in memory, or have no end: each gets a clear error, costs at
-//! most 8 MiB or eight times its size, and leaves a gateway that serves.
+//! Requests and answers that are small on the wire and large in memory, or have no end: each gets a clear error, costs
+//! at most 8 MiB or eight times its size, and leaves a gateway that serves.
 //!
 //! Not here: the bombs (`monsters.rs`).
 

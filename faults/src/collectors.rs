@@ -1,5 +1,5 @@
-//! Collectors of telemetry that hang, reset, answer garbage or are not there, and an admin listener full of silent sockets:
-//! streams are as fast as without them, memory stays, and what is lost is counted.
+//! Collectors of telemetry that hang, reset, answer garbage or are not there, and an admin listener full of silent
+//! sockets: streams are as fast as without them, memory stays, and what is lost is counted.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -171,8 +171,8 @@ fn ask_all(address: SocketAddr, runs: usize) -> Result<(Vec<Duration>, usize)> {
 
 const BODY: &str = r#"{"input":[{"role":"user","content":[{"type":"text","text":"hello"}]}]}"#;
 
-/// Everything that is counted as dropped, once something is: a request that hangs is given up after five seconds, and sent
-/// again a few times.
+/// Everything that is counted as dropped, once something is: a request that hangs is given up after five seconds, and
+/// sent again a few times.
 fn count_dropped(admin: SocketAddr) -> Result<u64> {
     let began = Instant::now();
     loop {

@@ -1,5 +1,5 @@
-//! SIGTERM with a thousand open streams: each continues during the grace period, the remaining ones end in their protocol,
-//! the whole takes no longer than the drain and five seconds, and an idle gateway exits within a second.
+//! SIGTERM with a thousand open streams: each continues during the grace period, the remaining ones end in their
+//! protocol, the whole takes no longer than the drain and five seconds, and an idle gateway exits within a second.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,5 +1,5 @@
-//! Clients that flood a connection of HTTP/2 with what costs the gateway more than them: each is closed soon, costs little
-//! memory and begins no run, and others are served meanwhile.
+//! Clients that flood a connection of HTTP/2 with what costs the gateway more than them: each is closed soon, costs
+//! little memory and begins no run, and others are served meanwhile.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -78,8 +78,8 @@ pub(crate) fn run(rig: &Rig) -> Result<Vec<Check>> {
     Ok(checks)
 }
 
-/// Answers as the words of a request say: `silent` never, `stream` with words without end, `durable` with an answer that
-/// takes a while. Notes when the connection was closed.
+/// Answers as the words of a request say: `silent` never, `stream` with words without end, `durable` with an answer
+/// that takes a while. Notes when the connection was closed.
 fn answer(request: &Request, connection: &mut TcpStream, closed: &CloseTimes) -> std::io::Result<bool> {
     let body = String::from_utf8_lossy(&request.body).into_owned();
     let number = body.split("number-").nth(1).and_then(|rest| rest.split('-').next()?.parse().ok());

@@ -38,8 +38,8 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The latencies of others beside `load`, which ends soon after its argument is true. Each of two clients sends one request
-/// after the other.
+/// The latencies of others beside `load`, which ends soon after its argument is true. Each of two clients sends one
+/// request after the other.
 ///
 /// # Errors
 /// If a request of the others fails, or the load does.

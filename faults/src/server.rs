@@ -1,5 +1,5 @@
-//! A server of the rig, of which a scenario chooses every byte: an agent, or an issuer of tokens. Not here: the agent with
-//! several endpoints (`endpoints.rs`).
+//! A server of the rig, of which a scenario chooses every byte: an agent, or an issuer of tokens. Not here: the agent
+//! with several endpoints (`endpoints.rs`).
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

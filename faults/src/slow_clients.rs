@@ -2,8 +2,8 @@
 //! nothing of a large response. They must be disconnected within the timeouts, other clients must be served meanwhile,
 //! and memory must stay bounded.
 //!
-//! What others notice of readers that take nothing is compared with the same minute without them. Those who drip cost the
-//! rig as much as the gateway, on the same machine: there the limit is wider.
+//! What others notice of readers that take nothing is compared with the same minute without them. Those who drip cost
+//! the rig as much as the gateway, on the same machine: there the limit is wider.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};

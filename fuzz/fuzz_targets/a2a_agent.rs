@@ -1,5 +1,5 @@
-//! A hostile agent that speaks A2A: bytes through the decoder, the connector's turn and the normalizer. Whatever it sends,
-//! the record follows the grammar and does not depend on chunk boundaries.
+//! A hostile agent that speaks A2A: bytes through the decoder, the connector's turn and the normalizer. Whatever it
+//! sends, the record follows the grammar and does not depend on chunk boundaries.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -1,6 +1,6 @@
-//! A hostile AG-UI client, and a hostile agent of that protocol behind the gateway: bytes as the input of a run, and as an
-//! event that is passed on. The input is refused with an error of the protocol, or it is a valid call; a stream consists of
-//! JSON objects with a type, or of whole protobuf messages.
+//! A hostile AG-UI client, and a hostile agent of that protocol behind the gateway: bytes as the input of a run, and as
+//! an event that is passed on. The input is refused with an error of the protocol, or it is a valid call; a stream
+//! consists of JSON objects with a type, or of whole protobuf messages.
 #![no_main]
 
 use std::sync::LazyLock;

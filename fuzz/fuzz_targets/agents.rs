@@ -1,6 +1,6 @@
-//! Hostile agents of every protocol of the registry: bytes through the decoder, the connector's turn and the normalizer.
-//! Whatever an agent sends, the record follows the grammar, does not depend on chunk boundaries, and no request goes to
-//! another host. The first byte chooses the protocol.
+//! Hostile agents of every protocol of the registry: bytes through the decoder, the connector's turn and the
+//! normalizer. Whatever an agent sends, the record follows the grammar, does not depend on chunk boundaries, and no
+//! request goes to another host. The first byte chooses the protocol.
 //!
 //! Not here: conversations that only one protocol has (`a2a_agent`, `responses_agent`, …).
 #![no_main]

@@ -1,5 +1,5 @@
-//! A hostile client of Chat Completions: bytes as the body of a request. The body is refused with an error object, or it
-//! is a request whose answer, whole and streamed, is that of any other.
+//! A hostile client of Chat Completions: bytes as the body of a request. The body is refused with an error object, or
+//! it is a request whose answer, whole and streamed, is that of any other.
 #![no_main]
 
 use interlingua_chat_completions::{ChatCompletions, Options};

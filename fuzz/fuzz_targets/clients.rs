@@ -1,5 +1,6 @@
-//! Hostile clients of every protocol of the registry: bytes as the body of a request to each endpoint that reads one. The body is
-//! refused with an error that has a status and a body, or it makes a call. The first byte chooses the protocol.
+//! Hostile clients of every protocol of the registry: bytes as the body of a request to each endpoint that reads one.
+//! The body is refused with an error that has a status and a body, or it makes a call. The first byte chooses the
+//! protocol.
 //!
 //! Not here: what only one protocol writes (`a2a`, `ag_ui`, `chat_request`, `messages`).
 #![no_main]

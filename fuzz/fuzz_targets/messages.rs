@@ -1,6 +1,6 @@
-//! A hostile client of Anthropic Messages, and an agent that writes broken arguments: bytes as the body of a request, and
-//! as the arguments of a call. The body is refused with an error that the SDKs read, or it makes a call of the engine; and
-//! the pieces of the call's input, joined, are a JSON object.
+//! A hostile client of Anthropic Messages, and an agent that writes broken arguments: bytes as the body of a request,
+//! and as the arguments of a call. The body is refused with an error that the SDKs read, or it makes a call of the
+//! engine; and the pieces of the call's input, joined, are a JSON object.
 #![no_main]
 
 use interlingua_anthropic_messages::{AnthropicMessages, Options};

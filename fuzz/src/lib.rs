@@ -69,8 +69,8 @@ fn below(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Reads what an agent sends, as a whole and in pieces: the records follow the grammar and are the same. `read` gets the
-/// bytes, the size of a piece, and a byte that chooses options.
+/// Reads what an agent sends, as a whole and in pieces: the records follow the grammar and are the same. `read` gets
+/// the bytes, the size of a piece, and a byte that chooses options.
 ///
 /// # Panics
 /// If they do not.

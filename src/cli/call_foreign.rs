@@ -1,5 +1,5 @@
-//! `interlingua call` for every protocol that agents are called by: with its connector, as the gateway would call an agent
-//! at this URL.
+//! `interlingua call` for every protocol that agents are called by: with its connector, as the gateway would call an
+//! agent at this URL.
 //!
 //! Not here: the Agent API without further settings ([`super::call`]).
 

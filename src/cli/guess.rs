@@ -50,7 +50,8 @@ impl Guess {
         Self::Unknown
     }
 
-    /// The same, and asks at the URL's origin for documents that name this URL. The document of another agent is ignored.
+    /// The same, and asks at the URL's origin for documents that name this URL. The document of another agent is
+    /// ignored.
     pub(super) async fn of_server(known: &KnownSigns, url: &str) -> Self {
         let (guess, Ok(url)) = (Self::from_url(known, url).await, Url::parse(url)) else { return Self::Unknown };
         if guess != Self::Unknown {
@@ -63,8 +64,8 @@ impl Guess {
     }
 }
 
-/// The first protocol, other than `except`, with a document at the origin of the URL that names the URL, and the name of the
-/// document.
+/// The first protocol, other than `except`, with a document at the origin of the URL that names the URL, and the name
+/// of the document.
 pub(super) async fn naming(known: &KnownSigns, url: &Url, except: &str) -> Option<(&'static str, &'static str)> {
     let origin = url.origin().ascii_serialization();
     for (protocol, signs) in known.iter().filter(|(protocol, _)| *protocol != except) {

@@ -1,5 +1,5 @@
-//! `interlingua key`: makes, lists and revokes API keys, which a running gateway notices within a second; and prints the
-//! public keys of the gateway's own tokens.
+//! `interlingua key`: makes, lists and revokes API keys, which a running gateway notices within a second; and prints
+//! the public keys of the gateway's own tokens.
 //!
 //! Not here: what a key is ([`interlingua_config::keys`]).
 

@@ -56,7 +56,8 @@ const TARGETS: &[(&str, &str)] = &[
     ("interlingua::upstream", "interlingua_upstream"),
 ];
 
-/// Replaces the parts of the gateway in a filter with the crates that they are, so that `interlingua::engine=debug` works.
+/// Replaces the parts of the gateway in a filter with the crates that they are, so that `interlingua::engine=debug`
+/// works.
 fn with_crates(filter: &str) -> String {
     TARGETS.iter().fold(filter.to_owned(), |filter, (part, target)| filter.replace(part, target))
 }

@@ -168,8 +168,8 @@ fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Reads the configuration and prints its errors, but no warnings: they concern the gateway that serves. The error is the exit
-/// code.
+/// Reads the configuration and prints its errors, but no warnings: they concern the gateway that serves. The error is
+/// the exit code.
 fn load(gateway: &Gateway, file: &Path) -> Result<Settings, i32> {
     load_watching(gateway, file).map(|loaded| loaded.settings)
 }

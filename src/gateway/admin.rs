@@ -11,9 +11,9 @@ use interlingua_config::keys;
 use interlingua_observe::LogFilter;
 
 impl Running {
-    /// Serves operators, if the configuration has a listener for them. Returns its address, and the key of this start: the
-    /// listener accepts it until the gateway stops or a key is configured. `None`: the configuration asks for credentials
-    /// already, a key or certificates.
+    /// Serves operators, if the configuration has a listener for them. Returns its address, and the key of this start:
+    /// the listener accepts it until the gateway stops or a key is configured. `None`: the configuration asks for
+    /// credentials already, a key or certificates.
     ///
     /// # Errors
     /// I/O errors of the listener.

@@ -51,9 +51,9 @@ impl Gateway {
         (loaded, files)
     }
 
-    /// Checks a text as the content of this file. It reads only the files and variables in `named`: otherwise a text could
-    /// probe which files and variables exist on this machine. Also returns the names of the other variables, which have
-    /// placeholders.
+    /// Checks a text as the content of this file. It reads only the files and variables in `named`: otherwise a text
+    /// could probe which files and variables exist on this machine. Also returns the names of the other variables,
+    /// which have placeholders.
     pub(crate) fn check_text(
         &self,
         path: &Path,

@@ -12,8 +12,8 @@ use interlingua_server::Stopper;
 /// a second, whatever connections clients leave open.
 const SERVER_STOP_TIMEOUT: Duration = Duration::from_millis(700);
 
-/// Waits for `stop`, then until load balancers have noticed, then until runs have ended and connections are closed, each
-/// as long as it may take.
+/// Waits for `stop`, then until load balancers have noticed, then until runs have ended and connections are closed,
+/// each as long as it may take.
 pub(super) async fn stop_in_order(stop: impl Future<Output = ()>, parts: LiveParts, engine: Engine, server: Stopper) {
     stop.await;
     let (delay, drain) = (parts.shutdown_delay.get(), parts.drain.get());

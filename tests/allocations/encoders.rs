@@ -1,5 +1,5 @@
-//! No exchange allocates for a delta that it writes for its client, of a text, of reasoning or of a call's arguments. Not here:
-//! reading answers of agents (`connectors`).
+//! No exchange allocates for a delta that it writes for its client, of a text, of reasoning or of a call's arguments.
+//! Not here: reading answers of agents (`connectors`).
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! A2A push notifications through the running gateway: which events of a task reach a receiver, how long delivery is
-//! retried, and which addresses are refused. Not here: name resolution (`crates/upstream/src/push`) and the encoding of one
-//! event (`interlingua_a2a`).
+//! retried, and which addresses are refused. Not here: name resolution (`crates/upstream/src/push`) and the encoding of
+//! one event (`interlingua_a2a`).
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The ends of a sign-in: whatever ends it, its streams end with it. Not here: certificates (`admin_access.rs`), and ages of
-//! bearers (unit tests of the sessions).
+//! The ends of a sign-in: whatever ends it, its streams end with it. Not here: certificates (`admin_access.rs`), and
+//! ages of bearers (unit tests of the sessions).
 
 use std::time::Duration;
 

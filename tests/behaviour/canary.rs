@@ -1,5 +1,5 @@
-//! A secret in every place that may hold one, and an agent that repeats them: none of them is in anything that operators
-//! read, in any usual spelling.
+//! A secret in every place that may hold one, and an agent that repeats them: none of them is in anything that
+//! operators read, in any usual spelling.
 
 use std::path::Path;
 use std::process::Stdio;

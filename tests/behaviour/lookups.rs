@@ -1,5 +1,5 @@
-//! Documents that connectors look up: kept by the rules of HTTP, and asked for with the agent's credentials only where the
-//! operator said so.
+//! Documents that connectors look up: kept by the rules of HTTP, and asked for with the agent's credentials only where
+//! the operator said so.
 
 use serde_json::{Value, json};
 

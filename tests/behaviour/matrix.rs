@@ -1,8 +1,8 @@
 //! One trial for each pair of a client protocol and a kind of agent, for each thing that both say they carry. The table
 //! of all pairs is `docs/capabilities.md`, written from the same data.
 //!
-//! Not here: requests and answers of the protocols (`testing/support/src/pairs.rs`), and what protocols do with each other's
-//! runs (`tests/behaviour/pairs.rs`).
+//! Not here: requests and answers of the protocols (`testing/support/src/pairs.rs`), and what protocols do with each
+//! other's runs (`tests/behaviour/pairs.rs`).
 
 use std::fmt::Write as _;
 use std::path::Path;

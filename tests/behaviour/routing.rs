@@ -1,5 +1,5 @@
-//! Routing through the whole gateway: protocols that share a mount point, and routes that are replaced while the gateway
-//! is running. The rules of the table itself are tested next to it.
+//! Routing through the whole gateway: protocols that share a mount point, and routes that are replaced while the
+//! gateway is running. The rules of the table itself are tested next to it.
 
 use std::time::Duration;
 

@@ -157,8 +157,8 @@ fn texts(input: &Value) -> Vec<String> {
     messages.iter().filter_map(text).collect()
 }
 
-/// An agent that is not stopped with the gateway. It calls `look`, asks before it sends, and else says what it got last,
-/// slowly. `executed`: the approvals that it got.
+/// An agent that is not stopped with the gateway. It calls `look`, asks before it sends, and else says what it got
+/// last, slowly. `executed`: the approvals that it got.
 fn scripted(executed: &Arc<Mutex<Vec<String>>>) -> Upstream {
     let executed = Arc::clone(executed);
     Upstream::with_handler(move |request| {

@@ -29,8 +29,8 @@ fn sdk_repeats(answer: &Response) -> bool {
     }
 }
 
-/// Compares an answer with what a client has to be reported. `begun`: the agent had said something before. Returns what is
-/// wrong.
+/// Compares an answer with what a client has to be reported. `begun`: the agent had said something before. Returns what
+/// is wrong.
 pub(crate) fn judge(client: Protocol, answer: &Response, reported: &ExpectedReport, begun: bool) -> Result<(), String> {
     let text = answer.text();
     for hidden in HIDDEN.split(' ') {

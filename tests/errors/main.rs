@@ -1,5 +1,5 @@
-//! Errors of agents, from socket to socket: every class in every form, reported by an agent of every protocol and read by
-//! a client of every protocol. `docs/errors.md` is the table of all classes, written from the same data.
+//! Errors of agents, from socket to socket: every class in every form, reported by an agent of every protocol and read
+//! by a client of every protocol. `docs/errors.md` is the table of all classes, written from the same data.
 //!
 //! Not here: agents that break off or fall silent in the middle of an answer (`tests/behaviour`).
 
@@ -24,8 +24,8 @@ use support::upstream::{Reply, Upstream, unused_address};
 
 const STORE: &str = "[store]\nkind = \"memory\"\n";
 
-/// The clients that read an error. All of them read one error of each class in the common forms; of the others one or two do,
-/// in turn: the class is all that clients see.
+/// The clients that read an error. All of them read one error of each class in the common forms; of the others one or
+/// two do, in turn: the class is all that clients see.
 fn readers(connector: &Connector, number: usize, form: Form) -> Vec<Protocol> {
     let class = connector.class(&ROWS[number], form);
     let is_first = ROWS[..number].iter().all(|row| connector.class(row, form) != class);

@@ -1,4 +1,5 @@
-//! `docs/errors.md`: the table of classes and what each is recognised by, written from the data that is played and compiled.
+//! `docs/errors.md`: the table of classes and what each is recognised by, written from the data that is played and
+//! compiled.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! Turns that are worked on without a connection of their client, in the form each client protocol has for that: they are
-//! asked for until they are over, and streamed where that is possible, also after a cut at any event. However a client
-//! comes to an answer, it is the answer that a client which stayed gets.
+//! Turns that are worked on without a connection of their client, in the form each client protocol has for that: they
+//! are asked for until they are over, and streamed where that is possible, also after a cut at any event. However a
+//! client comes to an answer, it is the answer that a client which stayed gets.
 
 use interlingua_core_testkit::scenario::{AgentAct, ClientAct, Ending, Item, Mark, Scenario, Turn, find};
 use interlingua_testing_agents::Stage;

@@ -1,5 +1,5 @@
-//! Answers of agents that are cut: at every frame, or at some of them. Whatever is cut, the client is shown the beginning
-//! of what the agent said, and an end; the end is a good one only if it was shown all.
+//! Answers of agents that are cut: at every frame, or at some of them. Whatever is cut, the client is shown the
+//! beginning of what the agent said, and an end; the end is a good one only if it was shown all.
 
 use interlingua_core::loss::ContentKind;
 use interlingua_core_testkit::scenario::{Scenario, find};

@@ -47,8 +47,8 @@ async fn begin(stand: &Stand, client: &dyn ScriptedClient, name: &str) -> (Talk,
     (talk, open, run)
 }
 
-/// Waits until a run is canceled and the agent's connection is closed. An agent that is called with several requests may
-/// have no open one in this moment.
+/// Waits until a run is canceled and the agent's connection is closed. An agent that is called with several requests
+/// may have no open one in this moment.
 async fn wait_until_canceled(stand: &Stand, run: &str, disconnects: usize) {
     poll_until("a canceled run", async || {
         let found = stand.gateway.get(&format!("/agents/{AGENT}/runs/{run}")).await.json();

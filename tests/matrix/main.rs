@@ -9,7 +9,8 @@
 //! MATRIX=hitl,a2a,two-approvals cargo test --test matrix        one client, agent, scenario; each may be empty
 //! ```
 //!
-//! Not here: the scenarios (`crates/core-testkit/src/scenario`), agents (`testing/agents`) and clients (`testing/clients`).
+//! Not here: the scenarios (`crates/core-testkit/src/scenario`), agents (`testing/agents`) and clients
+//! (`testing/clients`).
 
 use interlingua_testing_support as support;
 

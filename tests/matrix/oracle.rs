@@ -160,8 +160,8 @@ fn by_kind(items: &[Item]) -> BTreeMap<ContentKind, Vec<&str>> {
     found
 }
 
-/// An agent may show a call before it asks whether it may run it: it is the approval's, not another one. Clients that read
-/// the whole conversation see it in the next turn.
+/// An agent may show a call before it asks whether it may run it: it is the approval's, not another one. Clients that
+/// read the whole conversation see it in the next turn.
 fn leave_out_announced(
     expected: &BTreeMap<ContentKind, Vec<&str>>,
     got: &mut BTreeMap<ContentKind, Vec<&str>>,

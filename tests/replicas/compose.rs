@@ -1,5 +1,5 @@
-//! The files of `examples/replicas`, with processes instead of containers: HAProxy with its real configuration, two gateways
-//! with theirs, a real PostgreSQL. Gateways are replaced one after the other, and no client notices.
+//! The files of `examples/replicas`, with processes instead of containers: HAProxy with its real configuration, two
+//! gateways with theirs, a real PostgreSQL. Gateways are replaced one after the other, and no client notices.
 //!
 //! Not here: the images that `compose.yaml` names, and the same under load (`cargo xtask faults replicas-upgrade`).
 

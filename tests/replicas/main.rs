@@ -30,8 +30,8 @@ use support::upstream::Upstream;
 /// Time without a connection after which other gateways take over a gateway's runs.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Gateways on a new database, and the agent behind all of them. `own`: further lines of the agent's upstream. `routes`:
-/// routes besides the one of the Agent API.
+/// Gateways on a new database, and the agent behind all of them. `own`: further lines of the agent's upstream.
+/// `routes`: routes besides the one of the Agent API.
 fn cluster(upstream: &Upstream, own: &str, routes: &str) -> Cluster {
     Cluster::on_database(LEASE, format!("{}{ROUTE}{routes}", agent("friday", &upstream.url("/process"), "", own)))
 }

@@ -1,5 +1,5 @@
-//! The database is away for all gateways for longer than a lease: the one that finds it again first takes nothing over from
-//! the others, which come back a little later.
+//! The database is away for all gateways for longer than a lease: the one that finds it again first takes nothing over
+//! from the others, which come back a little later.
 //!
 //! Not here: restarts and failovers under load (`cargo xtask faults replicas-restarted`).
 

@@ -1,5 +1,5 @@
-//! Gateways whose connections go through a pooler that gives each transaction another session: they get no notifications,
-//! and do everything all the same.
+//! Gateways whose connections go through a pooler that gives each transaction another session: they get no
+//! notifications, and do everything all the same.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! One of several gateways is stopped in an orderly way: what has ended there is written, and who follows a run of another
-//! gateway on it is shown nothing that the run does not have.
+//! One of several gateways is stopped in an orderly way: what has ended there is written, and who follows a run of
+//! another gateway on it is shown nothing that the run does not have.
 //!
 //! Not here: gateways behind a load balancer (`compose.rs`).
 

@@ -158,7 +158,8 @@ async fn a_database_of_the_version_before_is_used_together_with_gateways_of_that
     assert_eq!(number(&database, "SELECT max(version) FROM interlingua.migrations"), 4);
     assert_eq!(number(&database, "SELECT max(reader) FROM interlingua.migrations"), 1);
 
-    // A gateway of version 1 writes rows as here: lines of a run that is followed to the run's rows, and notifies of those.
+    // A gateway of version 1 writes rows as here: lines of a run that is followed to the run's rows, and notifies of
+    // those.
     let run = open_run(&holds, &RunSpec::default(), RunState::Running, 5).await;
     let mut updates = follows.shared().unwrap().follow(id(1), 0);
     let events = run.stored().record.len();

@@ -1,6 +1,6 @@
-//! Runs in PostgreSQL that a replica holds and does not have: because it did not learn that it was given them, or because
-//! the database refuses what it writes. And deletions by two replicas at once. Not here: runs of replicas that die
-//! (`shared`).
+//! Runs in PostgreSQL that a replica holds and does not have: because it did not learn that it was given them, or
+//! because the database refuses what it writes. And deletions by two replicas at once. Not here: runs of replicas that
+//! die (`shared`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Several whole gateways in one process, on a store that they share and that stops them wherever a test wants: real HTTP,
-//! a scripted agent, and a clock that tests move.
+//! Several whole gateways in one process, on a store that they share and that stops them wherever a test wants: real
+//! HTTP, a scripted agent, and a clock that tests move.
 //!
 //! Not here: the shared store of the product (`tests/store`, `tests/replicas`), and faults under load
 //! (`cargo xtask faults`).

@@ -163,8 +163,8 @@ impl Scene {
     }
 }
 
-/// Waits for the end of a run, and checks that it is the same on all these gateways. Returns its events. `None`: the run
-/// was deleted, because its turn could not begin.
+/// Waits for the end of a run, and checks that it is the same on all these gateways. Returns its events. `None`: the
+/// run was deleted, because its turn could not begin.
 async fn ended(members: &[&Member], id: &str, what: &str) -> Option<Vec<Value>> {
     let first = members[0];
     let is_deleted = poll_until(&format!("run {id} to end, {what}"), async || {
@@ -190,8 +190,8 @@ async fn ended(members: &[&Member], id: &str, what: &str) -> Option<Vec<Value>> 
     Some(seen.frames.iter().map(Frame::value).collect())
 }
 
-/// The events of a run that has ended. A gateway that learns in this moment that another one has taken the run over ends the
-/// stream without a word, and a client begins it again.
+/// The events of a run that has ended. A gateway that learns in this moment that another one has taken the run over
+/// ends the stream without a word, and a client begins it again.
 async fn whole(member: &Member, id: &str, what: &str) -> Vec<Frame> {
     poll_until(&format!("the events of run {id}, {what}"), async || {
         let frames = member.frames(id).await;

@@ -1,7 +1,9 @@
-//! Counts stilted sentences in comments, messages and documentation, for each folder, and compares the counts with limits.
+//! Counts stilted sentences in comments, messages and documentation, for each folder, and compares the counts with
+//! limits.
 //!
-//! A marker is a phrase such as "goes on" or "what is said". An opening is a doc comment that begins with a relative clause
-//! ("What it holds."). A riddle is an opening of at most five words. Not here: forbidden words ([`super::words`]).
+//! A marker is a phrase such as "goes on" or "what is said". An opening is a doc comment that begins with a relative
+//! clause ("What it holds."). A riddle is an opening of at most five words. Not here: forbidden words
+//! ([`super::words`]).
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

@@ -1,5 +1,5 @@
-//! Checks that shipped protocols are named in few places: their adapters, their rows in the registry of rigs, and their scripted
-//! clients, agents and drivers. Whatever tests or measures all protocols iterates the registry.
+//! Checks that shipped protocols are named in few places: their adapters, their rows in the registry of rigs, and their
+//! scripted clients, agents and drivers. Whatever tests or measures all protocols iterates the registry.
 
 use interlingua_testing_protocols::PROTOCOLS;
 use regex::Regex;

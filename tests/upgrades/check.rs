@@ -1,5 +1,5 @@
-//! The checks of an opened store: its runs are shown as they were, its open items take every answer over every protocol,
-//! its conversations continue, and its documents still count.
+//! The checks of an opened store: its runs are shown as they were, its open items take every answer over every
+//! protocol, its conversations continue, and its documents still count.
 
 use serde_json::{Value, json};
 

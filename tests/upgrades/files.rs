@@ -1,4 +1,5 @@
-//! The files of a store: restored into a temporary folder or a new database, changed for the day of the test, and saved.
+//! The files of a store: restored into a temporary folder or a new database, changed for the day of the test, and
+//! saved.
 //!
 //! Not here: the meaning of the contents.
 

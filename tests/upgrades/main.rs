@@ -1,8 +1,9 @@
 //! Stores that an earlier gateway wrote: today's gateway opens them, shows their runs, takes answers to their pending
 //! items, and continues their conversations.
 //!
-//! `tests/upgrades/<commit>` holds the stores of one commit. Its README lists the contents. After a change of the stored
-//! form these tests have to pass with the old files: write a migration, never new files in place of the old ones.
+//! `tests/upgrades/<commit>` holds the stores of one commit. Its README lists the contents. After a change of the
+//! stored form these tests have to pass with the old files: write a migration, never new files in place of the old
+//! ones.
 //!
 //! ```text
 //! cargo test --test upgrades                                    opens every store, as CI does

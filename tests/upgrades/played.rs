@@ -219,7 +219,8 @@ fn assert_received(opened: &OpenedCopy, turn: &PlayedTurn, scenario: &Scenario, 
     let received = opened.stand.stage.received(mark).unwrap_or_else(|| panic!("{what}: no request reached the agent"));
     let ignored = |kind: ContentKind| match kind {
         ContentKind::ToolDeclaration => true,
-        // The scripted client of Chat Completions names no session, so an agent with a memory of its own begins a new one.
+        // The scripted client of Chat Completions names no session, so an agent with a memory of its own begins a new
+        // one.
         ContentKind::History => scenario.name != "words" || turn.client == "chat-completions",
         _ => false,
     };

@@ -1,8 +1,8 @@
 //! A gateway on a store, with the demo agent, a scripted agent of every agent protocol, and routes for all client
 //! protocols. Every route asks for a key.
 //!
-//! The scripted agents have the same URL each time, because sessions are bound to it: the gateway reaches them through a
-//! proxy, and each agent is the proxy of its own URL.
+//! The scripted agents have the same URL each time, because sessions are bound to it: the gateway reaches them through
+//! a proxy, and each agent is the proxy of its own URL.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

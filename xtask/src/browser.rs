@@ -35,8 +35,8 @@ pub(crate) fn installed() -> Result<PathBuf> {
     }
 }
 
-/// The path of the first binary that starts: drivers do not search `PATH`. On some systems there are placeholders that do
-/// not start.
+/// The path of the first binary that starts: drivers do not search `PATH`. On some systems there are placeholders that
+/// do not start.
 fn found() -> Option<PathBuf> {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let paths = NAMES.iter().flat_map(|name| std::env::split_paths(&folders).map(move |folder| folder.join(name)));

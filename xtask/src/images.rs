@@ -1,8 +1,8 @@
 //! `cargo xtask pin-images`: pins the base images of the Dockerfile and of the compose files by digest.
 //!
-//! A registry can move a tag to another image; a digest never changes. In `image:tag@sha256:…` the tag tells people what it
-//! is. The command asks the registry for the current digest of every tag and rewrites the files. It needs the network and
-//! one of `docker`, `skopeo` or `crane`. `--check` needs neither: it lists the images without a digest.
+//! A registry can move a tag to another image; a digest never changes. In `image:tag@sha256:…` the tag tells people
+//! what it is. The command asks the registry for the current digest of every tag and rewrites the files. It needs the
+//! network and one of `docker`, `skopeo` or `crane`. `--check` needs neither: it lists the images without a digest.
 //!
 //! Not here: building images.
 

@@ -1,5 +1,6 @@
-//! `cargo xtask bench instructions`: instructions per text delta in every connector and every exchange, counted by callgrind,
-//! which repeats within 0.2 % on one machine. Compares them with `benches/instructions.txt` and fails above +3 %.
+//! `cargo xtask bench instructions`: instructions per text delta in every connector and every exchange, counted by
+//! callgrind, which repeats within 0.2 % on one machine. Compares them with `benches/instructions.txt` and fails above
+//! +3 %.
 //!
 //! Not here: the subjects (`benches/deltas`), and nanoseconds (`cargo xtask bench micro`).
 
@@ -23,7 +24,8 @@ const DELTAS: u64 = COUNTS[1] - COUNTS[0];
 const MAX_GROWTH: f64 = 3.0;
 const RECORDED: &str = "benches/instructions.txt";
 
-/// Counts every subject. `write`: records the values instead of comparing them. Returns false if one has grown too much.
+/// Counts every subject. `write`: records the values instead of comparing them. Returns false if one has grown too
+/// much.
 pub(crate) fn run(write: bool) -> Result<bool> {
     let build = ["build", "--release", "--locked", "--package", "delta-rig"];
     process::run(Command::new("cargo").current_dir(root()).args(build), BUILD_LIMIT)?;

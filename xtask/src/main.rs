@@ -27,13 +27,13 @@
 //! # Steps
 //!
 //! A run is a sequence of [`report::Report`] steps: `fmt`, `clippy`, `alone` (core and each adapter compiled by
-//! itself), `build` (the gateway and all tests, in the profile `ci`), `tests`, `replicas` (tests of runs, at two gateways in
-//! turn), `doctests`, `deny`, `book`, and one step per conformance suite, two at once.
-//! `test --all` adds `fuzz-targets` (they compile), `replicas-all` (all tests of the running gateway at two gateways),
-//! `matrix`, `replicas-postgres`, `faults`, `fuzz`, `advisories`, `vendor` and all suites. It takes hours.
-//! All steps run even where an earlier one failed, so one CI run shows every error. Each prints how long it took; the
-//! last line is `N passed, N failed`. A step that could not be run is printed as `NOT RUN` with the reason; with
-//! `CI=true` it is a failure.
+//! itself), `build` (the gateway and all tests, in the profile `ci`), `tests`, `replicas` (tests of runs, at two
+//! gateways in turn), `doctests`, `deny`, `book`, and one step per conformance suite, two at once. `test --all` adds
+//! `fuzz-targets` (they compile), `replicas-all` (all tests of the running gateway at two gateways), `matrix`,
+//! `replicas-postgres`, `faults`, `fuzz`, `advisories`, `vendor` and all suites. It takes hours. All steps run even
+//! where an earlier one failed, so one CI run shows every error. Each prints how long it took; the last line is `N
+//! passed, N failed`. A step that could not be run is printed as `NOT RUN` with the reason; with `CI=true` it is a
+//! failure.
 //!
 //! # Children
 //!

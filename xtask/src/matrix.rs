@@ -1,5 +1,5 @@
-//! `cargo xtask matrix`: every scenario of every pair of protocols, with answers cut at every frame, and `docs/matrix.md`.
-//! Not here: the scenarios and the table (`tests/matrix`); what CI runs of it is among the tests.
+//! `cargo xtask matrix`: every scenario of every pair of protocols, with answers cut at every frame, and
+//! `docs/matrix.md`. Not here: the scenarios and the table (`tests/matrix`); what CI runs of it is among the tests.
 
 use std::process::Command;
 use std::time::Duration;

@@ -1,7 +1,8 @@
-//! `cargo xtask new-protocol NAME`: writes the skeleton of an adapter, and registers it: the row of the registry of rigs, the list
-//! of adapters, the manifests, and its page in the book.
+//! `cargo xtask new-protocol NAME`: writes the skeleton of an adapter, and registers it: the row of the registry of
+//! rigs, the list of adapters, the manifests, and its page in the book.
 //!
-//! The templates are the files of `examples/protocol-sketch`, which is a crate of the workspace: they compile and are tested.
+//! The templates are the files of `examples/protocol-sketch`, which is a crate of the workspace: they compile and are
+//! tested.
 
 use std::fs;
 use std::path::Path;
@@ -214,7 +215,8 @@ fn type_name(name: &str) -> String {
     name.split('-').map(capitalized).collect()
 }
 
-/// Inserts a line among those with a prefix, after a heading and in alphabetical order. No heading: the first such lines.
+/// Inserts a line among those with a prefix, after a heading and in alphabetical order. No heading: the first such
+/// lines.
 fn insert_sorted(text: &str, heading: &str, prefix: &str, line: &str) -> Result<String> {
     let lines: Vec<&str> = text.lines().collect();
     let from = if heading.is_empty() { 0 } else { position(&lines, 0, |other| other == heading)? };

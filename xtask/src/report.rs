@@ -71,8 +71,8 @@ impl Report {
         passed
     }
 
-    /// Runs steps, `lanes` of them at once, and records their results in the given order. Prints the output of each step
-    /// when the step ends.
+    /// Runs steps, `lanes` of them at once, and records their results in the given order. Prints the output of each
+    /// step when the step ends.
     pub(crate) fn steps_at_once<W>(&mut self, lanes: usize, steps: Vec<(&str, W)>)
     where
         W: FnOnce() -> Result<Outcome> + Send,

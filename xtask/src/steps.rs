@@ -100,8 +100,8 @@ pub(crate) fn test(only: &[&str]) -> Result<bool> {
     Ok(report.close())
 }
 
-/// Runs suites, two at once: they wait for imports, time limits and each other's processes more than they compute. Those
-/// with a browser run alone, since they measure what a person would see.
+/// Runs suites, two at once: they wait for imports, time limits and each other's processes more than they compute.
+/// Those with a browser run alone, since they measure what a person would see.
 fn run_suites(report: &mut Report, selected: Vec<&Suite>, is_built: bool) {
     let (browser, others): (Vec<_>, Vec<_>) =
         selected.into_iter().partition(|suite| matches!(suite.kind, suites::Kind::Browser));
@@ -203,8 +203,8 @@ fn tests() -> Result<Outcome> {
     Ok(Outcome::Passed("cargo test, since cargo-nextest is not installed".to_owned()))
 }
 
-/// Runs the tests of runs once more with each request at the other one of two gateways that share a store: what holds for
-/// one gateway holds for several. `.config/nextest.toml` selects them.
+/// Runs the tests of runs once more with each request at the other one of two gateways that share a store: what holds
+/// for one gateway holds for several. `.config/nextest.toml` selects them.
 fn replicas() -> Result<Outcome> {
     if !has_nextest() {
         return replicas_on("hub");
@@ -248,8 +248,8 @@ fn fuzz_targets() -> Result<Outcome> {
     Ok(Outcome::passed())
 }
 
-/// Checks licences, bans and sources. Advisories need the network: `cargo xtask audit`. Without the tool the step is not
-/// run, which fails in CI: a check that is left out must not look like one that passed.
+/// Checks licences, bans and sources. Advisories need the network: `cargo xtask audit`. Without the tool the step is
+/// not run, which fails in CI: a check that is left out must not look like one that passed.
 fn deny() -> Result<Outcome> {
     let deny = match tools::CARGO_DENY.installed() {
         Ok(deny) => deny,

@@ -39,7 +39,8 @@ impl Upstream {
     }
 }
 
-/// The interpreter of the scripts. A script `*.py` of a suite in Node is run by the installed Python, without packages. Packages are pinned in `requirements.txt` or `package.json` of the folder.
+/// The interpreter of the scripts. A script `*.py` of a suite in Node is run by the installed Python, without packages.
+/// Packages are pinned in `requirements.txt` or `package.json` of the folder.
 #[derive(Clone)]
 pub(crate) enum Kind {
     Python,

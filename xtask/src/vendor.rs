@@ -10,7 +10,8 @@ use crate::{node, process, root};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Fetches the packages and compares; with `--write` the files are replaced by those of the packages. False: they differ.
+/// Fetches the packages and compares; with `--write` the files are replaced by those of the packages. False: they
+/// differ.
 pub(crate) fn run(arguments: &[&str]) -> Result<bool> {
     let write = match arguments {
         [] => None,

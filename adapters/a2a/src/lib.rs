@@ -2,8 +2,8 @@
 //!
 //! Name, options and the endpoint table live here. `decode` turns client messages into requests of the canonical model
 //! (the Agent API). `encode` turns runs into statuses and artifacts, the source of streams, tasks and push
-//! notifications. `wire` encodes them for each dialect. `serve` holds the exchanges. `connect` is the other half: it calls
-//! agents that speak A2A.
+//! notifications. `wire` encodes them for each dialect. `serve` holds the exchanges. `connect` is the other half: it
+//! calls agents that speak A2A.
 //!
 //! A task is one run with several turns, and a context is a session. Both live in the engine; this crate stores
 //! nothing.

@@ -1,5 +1,5 @@
-//! A message that two requests send at the same moment: which of them starts its task. Not here: messages that are sent one
-//! after the other (`tests/behaviour`).
+//! A message that two requests send at the same moment: which of them starts its task. Not here: messages that are sent
+//! one after the other (`tests/behaviour`).
 
 mod support;
 

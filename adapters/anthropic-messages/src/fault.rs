@@ -101,7 +101,8 @@ impl<'a> ApiError<'a> {
             _ => {}
         }
 
-        // The tokens of a day are used up until midnight UTC. For every other limit the client may retry after the pause.
+        // The tokens of a day are used up until midnight UTC. For every other limit the client may retry after the
+        // pause.
         let out_of_quota = fault.limit.as_ref().is_some_and(|limit| limit.name == "tokens");
         let is_final = !fault.kind.retry_helps() || out_of_quota;
         Self { status, kind, message, code: client_code(fault.code()), is_final }

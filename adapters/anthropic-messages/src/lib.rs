@@ -1,9 +1,9 @@
-//! Anthropic Messages, both ways: [`AnthropicMessages`] serves agents to its clients, [`AnthropicMessagesUpstream`] calls
-//! agents and model servers that speak it.
+//! Anthropic Messages, both ways: [`AnthropicMessages`] serves agents to its clients, [`AnthropicMessagesUpstream`]
+//! calls agents and model servers that speak it.
 //!
 //! What clients send and receive is described in `docs/protocols/anthropic-messages.md`, what agents are sent in
-//! `docs/protocols/anthropic-messages.md`. [`decode`](self) parses requests, `encode` writes answers, and the exchanges in
-//! `serve` are the endpoints. Not here: any state. What outlives a request is stored in runs and their labels.
+//! `docs/protocols/anthropic-messages.md`. [`decode`](self) parses requests, `encode` writes answers, and the exchanges
+//! in `serve` are the endpoints. Not here: any state. What outlives a request is stored in runs and their labels.
 
 mod connect;
 mod decode;

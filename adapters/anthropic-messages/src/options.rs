@@ -1,7 +1,7 @@
 //! Options of an Anthropic Messages route (docs/protocols/anthropic-messages.md#options).
 //!
-//! Not here: the options of agents that speak the protocol ([`crate::UpstreamOptions`]). Keep-alive, retention and access
-//! are settings of the gateway and apply to every protocol.
+//! Not here: the options of agents that speak the protocol ([`crate::UpstreamOptions`]). Keep-alive, retention and
+//! access are settings of the gateway and apply to every protocol.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,8 @@ use serde::Deserialize;
 pub struct Options {
     /// Additional model names: the `model` a client may send, and the agent it maps to.
     pub models: BTreeMap<String, String>,
-    /// Accept any `model` for the route's agent. Only for routes with one agent. Claude Code asks for models of its own.
+    /// Accept any `model` for the route's agent. Only for routes with one agent. Claude Code asks for models of its
+    /// own.
     pub any_model: bool,
     /// Send the client's `model` to the agent.
     pub forward_model: bool,

@@ -1,5 +1,5 @@
-//! Outgoing wire types of the protocol (docs/protocols/anthropic-messages.md#answers). They write every required key, nulls
-//! included.
+//! Outgoing wire types of the protocol (docs/protocols/anthropic-messages.md#answers). They write every required key,
+//! nulls included.
 //!
 //! Not here: blocks ([`crate::encode`]), and requests, which [`crate::decode`] parses field by field.
 

@@ -34,8 +34,8 @@ pub struct Options {
     pub reasoning_input: ReasoningInput,
     /// The text between two messages of the agent in the one text of an answer.
     pub separator: String,
-    /// Headers and fields of the request that name the session, by precedence. A name with a hyphen is a header, any other
-    /// a field, with dots for fields of fields: `metadata.session_id`.
+    /// Headers and fields of the request that name the session, by precedence. A name with a hyphen is a header, any
+    /// other a field, with dots for fields of fields: `metadata.session_id`.
     pub session: Vec<String>,
     /// The form of requests for an approval.
     pub approvals: ApprovalForm,

@@ -1,9 +1,9 @@
 //! OpenAI Responses: the adapter's name, its options and the table of endpoints of its server side.
 //!
 //! [`decode`](self) parses requests into agent requests. One encoder in `encode` writes runs, as one object or as a
-//! stream. The exchanges in `serve` look up what a request refers to before the agent is called. [`connect`] asks agents
-//! that speak Responses themselves. Not here: any state. What outlives a request is stored in runs, their labels, and
-//! sessions.
+//! stream. The exchanges in `serve` look up what a request refers to before the agent is called. [`connect`] asks
+//! agents that speak Responses themselves. Not here: any state. What outlives a request is stored in runs, their
+//! labels, and sessions.
 
 pub mod connect;
 mod decode;
@@ -72,7 +72,8 @@ impl ProtocolAdapter for Responses {
 
     fn capabilities(options: &Options) -> ClientCapabilities {
         let mut capabilities = ClientCapabilities::of_model_server(options.client_tools == ClientTools::Forward);
-        // `mcp_approval_response` says yes or no, with a reason for a no. It has no place for new arguments or a result.
+        // `mcp_approval_response` says yes or no, with a reason for a no. It has no place for new arguments or a
+        // result.
         capabilities.decisions = &[Decision::Accept, Decision::Reject];
         capabilities.input_media = Media::ALL;
         // Only responses in the background can be canceled.

@@ -1,5 +1,5 @@
-//! The protocols that the load client speaks: where their requests go and what is in them. A protocol that the gateway serves
-//! is measured in pairs once it stands here.
+//! The protocols that the load client speaks: where their requests go and what is in them. A protocol that the gateway
+//! serves is measured in pairs once it stands here.
 //!
 //! Not here: how an answer is read, which is the same for all ([`crate::wire`]).
 

@@ -1,5 +1,5 @@
-//! The clients of several gateways: streams on one of them, which are followed or resumed on another one. Each prints lines
-//! for the runner. Not here: starting the gateways ([`crate::replicas`]).
+//! The clients of several gateways: streams on one of them, which are followed or resumed on another one. Each prints
+//! lines for the runner. Not here: starting the gateways ([`crate::replicas`]).
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -43,8 +43,8 @@ struct EventTimes {
     ended: Option<StreamEnd>,
 }
 
-/// Follows runs on another gateway than the one that drives them. Prints `open=` once all are followed, and at the end how
-/// much later than here each event came there, in microseconds.
+/// Follows runs on another gateway than the one that drives them. Prints `open=` once all are followed, and at the end
+/// how much later than here each event came there, in microseconds.
 pub(crate) async fn follow(load: Following) -> Result<()> {
     let mut followers = JoinSet::new();
     let mut streams = JoinSet::new();

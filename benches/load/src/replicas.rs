@@ -1,5 +1,5 @@
-//! Several gateways on one database: how far followers elsewhere are behind, how soon the runs of a killed gateway end, what
-//! many open runs cost, and what a round of housekeeping takes. Figures are printed beside their limits.
+//! Several gateways on one database: how far followers elsewhere are behind, how soon the runs of a killed gateway end,
+//! what many open runs cost, and what a round of housekeeping takes. Figures are printed beside their limits.
 //!
 //! Not here: CPU time per event and the time to the first event, which are measured beside the other stores
 //! ([`crate::measure`]).

@@ -1,5 +1,5 @@
-//! The script that the upstream plays, and its frames. The script travels in the text of the user message, which the gateway
-//! forwards unchanged.
+//! The script that the upstream plays, and its frames. The script travels in the text of the user message, which the
+//! gateway forwards unchanged.
 
 use std::fmt;
 use std::str::FromStr;

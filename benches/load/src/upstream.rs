@@ -1,5 +1,6 @@
-//! The upstream of every measurement: plays the script in the body of each POST, framed as agents of the protocol do that
-//! the path names, else as the agent runtime does, with one chunk per event. It is single-threaded and must be cheaper than the candidates.
+//! The upstream of every measurement: plays the script in the body of each POST, framed as agents of the protocol do
+//! that the path names, else as the agent runtime does, with one chunk per event. It is single-threaded and must be
+//! cheaper than the candidates.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};

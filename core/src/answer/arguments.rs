@@ -1,5 +1,5 @@
-//! Arguments beside an acceptance (docs/human-in-the-loop.md#reading-decisions): an acceptance of other arguments than the
-//! ones that were asked about is an edit.
+//! Arguments beside an acceptance (docs/human-in-the-loop.md#reading-decisions): an acceptance of other arguments than
+//! the ones that were asked about is an edit.
 //!
 //! Not here: whether the item offers edits ([`super::decide`]).
 
@@ -114,8 +114,8 @@ pub fn has_arguments(answer: &Json) -> bool {
     carries(answer) || field(&fields, "decisions").is_some_and(has_arguments)
 }
 
-/// True if two sets of arguments are the same JSON, whatever the order of their fields. `asked` is JSON text; `given` is
-/// JSON, or a string with JSON text in it. No arguments are the same as an empty object.
+/// True if two sets of arguments are the same JSON, whatever the order of their fields. `asked` is JSON text; `given`
+/// is JSON, or a string with JSON text in it. No arguments are the same as an empty object.
 #[must_use]
 pub fn same_arguments(asked: &str, given: &Json) -> bool {
     let given = given.decode::<String>().unwrap_or_else(|| given.text().to_owned());

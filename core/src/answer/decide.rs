@@ -187,7 +187,8 @@ impl ParsedAnswer {
         fitting.map_err(|mismatch| AnswerError::ValueMismatch(mismatch, text::hint(schema)))
     }
 
-    /// Turns an acceptance of other arguments into an edit, and an edit of an acceptance with the same arguments into accept.
+    /// Turns an acceptance of other arguments into an edit, and an edit of an acceptance with the same arguments into
+    /// accept.
     fn judge_arguments(&mut self, item: &Pending, offered: &[Decision]) -> Result<(), AnswerError> {
         if item.kind != PendingKind::Approval || self.accepted.is_empty() {
             return Ok(());

@@ -105,7 +105,8 @@ impl CheckedDecision {
     }
 }
 
-/// The decisions that an agent lists in its extension. A connector that completes the list keeps the agent's own beside it.
+/// The decisions that an agent lists in its extension. A connector that completes the list keeps the agent's own beside
+/// it.
 fn listed_decisions(extension: &Json) -> Option<Vec<Decision>> {
     let fields = extension.decode::<Extra>()?;
     let words: Vec<String> = fields.get("agent_decisions").or_else(|| fields.get("decisions"))?.decode()?;

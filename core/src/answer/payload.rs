@@ -115,8 +115,8 @@ fn action_requests(payload: &Json) -> Option<(Vec<Question>, Style)> {
     (!questions.is_empty()).then_some((questions, Style::Decisions))
 }
 
-/// The decisions of a list that the agent gave, and no: each form has a word for it. A list that allows nothing is not the
-/// same as none.
+/// The decisions of a list that the agent gave, and no: each form has a word for it. A list that allows nothing is not
+/// the same as none.
 fn and_no(decisions: impl IntoIterator<Item = Decision>) -> Vec<Decision> {
     let mut decisions: Vec<Decision> = decisions.into_iter().collect();
     if !decisions.contains(&Decision::Reject) {
@@ -177,8 +177,8 @@ pub fn items(id: &str, reason: Option<&str>, payload: &Json) -> Vec<Pending> {
         .collect()
 }
 
-/// The answer to an upstream that asked with one payload. `decided` are its items, in any order: a list has the order of
-/// the actions in the payload. An action whose item is not among them is rejected.
+/// The answer to an upstream that asked with one payload. `decided` are its items, in any order: a list has the order
+/// of the actions in the payload. An action whose item is not among them is rejected.
 #[must_use]
 pub fn answer(style: Style, decided: &[(&Pending, &CheckedDecision)]) -> Json {
     if style == Style::Decisions {

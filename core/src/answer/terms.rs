@@ -54,17 +54,17 @@ pub const ALL_DECISIONS: &[Decision] =
 /// The decisions of an upstream that only knows the plain canonical approval.
 pub const NATIVE_DECISIONS: &[Decision] = &[Decision::Accept, Decision::Respond, Decision::Reject, Decision::Cancel];
 
-/// The decisions that every agent understands that asks for an approval. Connectors list them for an approval whose agent
-/// lists none (docs/human-in-the-loop.md#rule-2).
+/// The decisions that every agent understands that asks for an approval. Connectors list them for an approval whose
+/// agent lists none (docs/human-in-the-loop.md#rule-2).
 pub const PLAIN_DECISIONS: &[Decision] = &[Decision::Accept, Decision::Reject];
 
-/// The decisions to offer for an item (docs/human-in-the-loop.md#rule-2): those that the item lists, limited to what the
-/// upstream accepts. `taken`: the decisions that the upstream accepts in general
-/// ([`AgentCard::decisions`](crate::call::AgentCard::decisions)). A plain agent of the Agent API that lists `edit` itself
-/// accepts edits.
+/// The decisions to offer for an item (docs/human-in-the-loop.md#rule-2): those that the item lists, limited to what
+/// the upstream accepts. `taken`: the decisions that the upstream accepts in general
+/// ([`AgentCard::decisions`](crate::call::AgentCard::decisions)). A plain agent of the Agent API that lists `edit`
+/// itself accepts edits.
 ///
-/// Approvals and logins always offer `reject`. `cancel` is always possible, and listed only if the source lists it. Never
-/// empty. The result does not change if it becomes the list of the item.
+/// Approvals and logins always offer `reject`. `cancel` is always possible, and listed only if the source lists it.
+/// Never empty. The result does not change if it becomes the list of the item.
 #[must_use]
 pub fn offer(item: &Pending, taken: &[Decision]) -> Vec<Decision> {
     use Decision::{Accept, Edit, Reject, Respond};

@@ -176,8 +176,9 @@ impl Waiting {
         self.open.is_empty() && self.sent.is_empty() && self.closed.is_empty()
     }
 
-    /// Adds the items that a turn ended with. An item with a known id replaces the old one. Beyond 256 items, the oldest are
-    /// dropped, tool calls first. Takes linear time: a misbehaving agent may ask tens of thousands of questions at once.
+    /// Adds the items that a turn ended with. An item with a known id replaces the old one. Beyond 256 items, the
+    /// oldest are dropped, tool calls first. Takes linear time: a misbehaving agent may ask tens of thousands of
+    /// questions at once.
     pub fn ask(&mut self, items: Vec<Pending>, asked: &AskContext<'_>) {
         let mut items = last_of_each_id(items);
         {

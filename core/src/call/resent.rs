@@ -12,14 +12,15 @@ use crate::model::Message;
 
 /// What a client sends of a conversation besides what is new. The engine continues the session
 ///
-/// 1. in which an open item was asked that the request answers, in its input, in [`crate::RunCall::answers`] or in words.
-///    For an output of a client's tool in the input, and for words, the history also has to end with what the run that
-///    asked has answered: the same id may stand in several conversations;
-/// 2. else the session that the client names, or another one that began under this name, if the history ends as it does;
+/// 1. in which an open item was asked that the request answers, in its input, in [`crate::RunCall::answers`] or in
+///    words. For an output of a client's tool in the input, and for words, the history also has to end with what the
+///    run that asked has answered: the same id may stand in several conversations;
+/// 2. else the session that the client names, or another one that began under this name, if the history ends as it
+///    does;
 /// 3. else a new session, of the client's name if that is free, or as [`Resent::otherwise`] says.
 ///
-/// Only a session that begins gets the history, in front of what is new. [`crate::RunCall::preamble`] has what belongs to
-/// this request only, such as instructions.
+/// Only a session that begins gets the history, in front of what is new. [`crate::RunCall::preamble`] has what belongs
+/// to this request only, such as instructions.
 #[derive(Clone, Debug)]
 pub struct Resent {
     /// The session that the client names, if it does.
@@ -30,8 +31,8 @@ pub struct Resent {
     pub judge: Arc<dyn HistoryJudge>,
     /// What to do if the client names a session whose history is another.
     pub otherwise: Otherwise,
-    /// For clients that answer in words: the answer that the input is, if its item is open. Then the input is not sent. If
-    /// it is not open, the input is what it says, and this counts for nothing.
+    /// For clients that answer in words: the answer that the input is, if its item is open. Then the input is not sent.
+    /// If it is not open, the input is what it says, and this counts for nothing.
     pub in_words: Option<Answer>,
 }
 
@@ -66,8 +67,8 @@ pub enum Otherwise {
 /// Compares what a client resends with what the gateway knows. Only the adapter can: a client has the answers as its
 /// protocol shows them.
 pub trait HistoryJudge: Debug + Send + Sync {
-    /// True if the client's history ends with what the latest turn of this run answered, or with a question about one of
-    /// its items as the client was asked again. Items may have been answered since: [`crate::Run::pending`] has all of
-    /// them, [`RunView::pending`] only those that are still open.
+    /// True if the client's history ends with what the latest turn of this run answered, or with a question about one
+    /// of its items as the client was asked again. Items may have been answered since: [`crate::Run::pending`] has all
+    /// of them, [`RunView::pending`] only those that are still open.
     fn ends_with(&self, latest: RunView<'_>) -> bool;
 }

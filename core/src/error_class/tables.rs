@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 
 use crate::fault::FaultKind as K;
 
-/// HTTP statuses of agents, first match wins. Other statuses from 400 to 499 are [`K::UpstreamRefused`], all further ones
-/// [`K::AgentFailed`].
+/// HTTP statuses of agents, first match wins. Other statuses from 400 to 499 are [`K::UpstreamRefused`], all further
+/// ones [`K::AgentFailed`].
 pub const STATUSES: &[(RangeInclusive<u16>, K)] = &[
     (300..=399, K::UpstreamMisconfigured),
     (401..=401, K::UpstreamCredentials),

@@ -186,7 +186,8 @@ pub(super) struct KeyKind {
     pub(super) prefix: Regex,
     /// Minimum length of the whole key, in bytes.
     pub(super) min_len: usize,
-    /// The characters behind a prefix that counts within a word, too: it is rare enough, and these characters are fixed.
+    /// The characters behind a prefix that counts within a word, too: it is rare enough, and these characters are
+    /// fixed.
     pub(super) inside: Option<fn(char) -> bool>,
 }
 

@@ -3,8 +3,8 @@
 //! The rules are those of docs/protocols/agent-api.md#repairs. Where an upstream deviates from the specification,
 //! nothing it sent is lost, nothing is emitted twice, and every message, content and turn that begins also ends.
 //! `slots` handles the contents of one message, `slot` one of them, `merge` fragments of data, `same` finds messages of
-//! the final output that were emitted under another id, `names` chooses the ids of messages, `protocol_events` and `room`
-//! bound what the model has no word for, `errors` reads what agents say of their failures.
+//! the final output that were emitted under another id, `names` chooses the ids of messages, `protocol_events` and
+//! `room` bound what the model has no word for, `errors` reads what agents say of their failures.
 //!
 //! Texts: every fragment that arrives before the end of its message is emitted once, in order. A complete text that
 //! contradicts what was emitted replaces it, immediately unless that happens all the time. Whatever arrives after the

@@ -7,8 +7,8 @@ use crate::model::{Content, Message, Role};
 const MAX_CHARS: usize = 120;
 
 impl Run {
-    /// The beginning of what the client said in the first turn, on one line: at most 120 characters. The name of the kind
-    /// of content if it has no text; empty if there is no input.
+    /// The beginning of what the client said in the first turn, on one line: at most 120 characters. The name of the
+    /// kind of content if it has no text; empty if there is no input.
     #[must_use]
     pub fn preview(&self) -> String {
         let Some(turn) = self.turns.first() else { return String::new() };

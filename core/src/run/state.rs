@@ -55,7 +55,8 @@ pub struct Turn {
     pub ended_at: Option<Millis>,
     /// The error, safe to show to clients.
     pub error: Option<RunError>,
-    /// Details of the error. Operators see them, clients do not. `None`: the turn did not fail, or the error has no details.
+    /// Details of the error. Operators see them, clients do not. `None`: the turn did not fail, or the error has no
+    /// details.
     pub cause: Option<Box<FailureCause>>,
     /// Token usage as the upstream reports it.
     pub usage: Option<Json>,

@@ -17,8 +17,8 @@ use std::time::Duration;
 /// the decoder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// The `event` field. `None` if it is missing, empty or not UTF-8; browsers then use `message`. `error` if the data came
-    /// in a field of that name, which the standard does not know: servers of models report a failed stream so.
+    /// The `event` field. `None` if it is missing, empty or not UTF-8; browsers then use `message`. `error` if the data
+    /// came in a field of that name, which the standard does not know: servers of models report a failed stream so.
     pub event: Option<&'a str>,
     /// The `id` field of this event. `Some("")` resets the stream's id, `None` leaves it unchanged, see
     /// [`Decoder::last_event_id`]. An id that is not UTF-8 or contains NUL is ignored.

@@ -1,8 +1,8 @@
 //! The parts of an answer as encoders read them: the shape of a message, its calls, its error, its annotations.
 //!
 //! The encoders of all protocols walk the same steps. They also share the order of messages ([`crate::sequencer`]), the
-//! part of a text that was sent ([`crate::emitted_text`]), the calls that the client knows ([`crate::call_ledger`]), and
-//! the outputs of calls ([`crate::call_output`]). Not here: the events of a protocol.
+//! part of a text that was sent ([`crate::emitted_text`]), the calls that the client knows ([`crate::call_ledger`]),
+//! and the outputs of calls ([`crate::call_output`]). Not here: the events of a protocol.
 
 use interlingua_core::json::{Extra, Json};
 use interlingua_core::model::{MessageType, Role, ToolCall};

@@ -1,11 +1,11 @@
 //! Ids of the calls of a session with an agent that remembers the conversation.
 //!
-//! Some agents number the calls of each answer, so that a later answer uses an id again. Clients take a call with a known
-//! id for the known call. So the second call gets an id of its own, and the answer to it goes back to the agent under the
-//! agent's id.
+//! Some agents number the calls of each answer, so that a later answer uses an id again. Clients take a call with a
+//! known id for the known call. So the second call gets an id of its own, and the answer to it goes back to the agent
+//! under the agent's id.
 //!
-//! A connector keeps [`CallIds`] in the state of its session. Not here: agents that are sent the whole conversation, with
-//! the ids that the gateway gave ([`crate::turn_ids`]).
+//! A connector keeps [`CallIds`] in the state of its session. Not here: agents that are sent the whole conversation,
+//! with the ids that the gateway gave ([`crate::turn_ids`]).
 
 use serde::{Deserialize, Serialize};
 

@@ -26,8 +26,8 @@ pub fn in_data(data: &Json) -> ToolOutput {
     output
 }
 
-/// The outputs in a finished output message, with the indexes of their contents. A content of another form is an output as
-/// a whole. A failed tool may have no content: its output is its error.
+/// The outputs in a finished output message, with the indexes of their contents. A content of another form is an output
+/// as a whole. A failed tool may have no content: its output is its error.
 #[must_use]
 pub fn of_message(message: &Message) -> Vec<(usize, ToolOutput)> {
     let whole = |output| ToolOutput { output, ..ToolOutput::default() };

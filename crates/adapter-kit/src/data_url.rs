@@ -1,7 +1,8 @@
 //! Data URLs (RFC 2397) whose data is base64, the form in which contents hold bytes, and media types.
 //!
-//! Clients write both in many ways: `image/jpg`, `IMAGE/PNG`, base64 with line breaks, without padding, or in the alphabet
-//! of URLs. Agents take one form alone, so every connector and client protocol reads them here. Not here: decoding base64.
+//! Clients write both in many ways: `image/jpg`, `IMAGE/PNG`, base64 with line breaks, without padding, or in the
+//! alphabet of URLs. Agents take one form alone, so every connector and client protocol reads them here. Not here:
+//! decoding base64.
 
 use std::borrow::Cow;
 

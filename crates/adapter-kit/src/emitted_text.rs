@@ -7,8 +7,8 @@ use interlingua_core::step::Step;
 /// Tracks how much of a growing text was sent. Contents of one message do not overlap, and messages are sent one by
 /// one.
 ///
-/// Text that was sent cannot be withdrawn. A replaced text adds to the output once it is seen to continue what was sent;
-/// one that contradicts it adds nothing, but a later replacement may.
+/// Text that was sent cannot be withdrawn. A replaced text adds to the output once it is seen to continue what was
+/// sent; one that contradicts it adds nothing, but a later replacement may.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EmittedText {
     version: u32,

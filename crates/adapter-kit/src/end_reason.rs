@@ -1,8 +1,9 @@
 //! Reasons that model servers give for the end of an answer, as data.
 //!
-//! Each server has words of its own, in its own case: `length`, `MAX_TOKENS`, `max_output_tokens`. The table below has the
-//! words of OpenAI, Azure, Anthropic, Bedrock, Gemini, Mistral, Cohere, DeepSeek, Zhipu, Moonshot, watsonx, OpenRouter,
-//! LiteLLM, Groq, vLLM, SGLang, TGI, llama.cpp and Ollama. An unknown word is judged by its parts (`…_error`, `…_filter`).
+//! Each server has words of its own, in its own case: `length`, `MAX_TOKENS`, `max_output_tokens`. The table below has
+//! the words of OpenAI, Azure, Anthropic, Bedrock, Gemini, Mistral, Cohere, DeepSeek, Zhipu, Moonshot, watsonx,
+//! OpenRouter, LiteLLM, Groq, vLLM, SGLang, TGI, llama.cpp and Ollama. An unknown word is judged by its parts
+//! (`…_error`, `…_filter`).
 //!
 //! Not here: what a protocol does at such an end, and errors of a server that are no end of an answer
 //! ([`interlingua_core::model_error`]).
@@ -218,7 +219,8 @@ const fn is_of_code(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// A word in lower case with `_` between its parts, whether it was written as `MAX_TOKENS`, `max-tokens` or `Max tokens`.
+/// A word in lower case with `_` between its parts, whether it was written as `MAX_TOKENS`, `max-tokens` or `Max
+/// tokens`.
 fn normal(word: &str) -> String {
     word.trim().chars().map(|c| if matches!(c, '-' | ' ') { '_' } else { c.to_ascii_lowercase() }).collect()
 }

@@ -1,6 +1,7 @@
 //! The exchange for requests below a mount point that match no endpoint: unknown paths and wrong methods.
 //!
-//! Not here: how a protocol writes an error, which is its [`ErrorWriter`], and which requests match (the server's routing).
+//! Not here: how a protocol writes an error, which is its [`ErrorWriter`], and which requests match (the server's
+//! routing).
 
 use interlingua_core::call::Call;
 use interlingua_core::exchange::{Exchange, Open, Request};

@@ -1,4 +1,5 @@
-//! Code that adapters of several protocols share: the formats of model servers, texts, ids of calls, data URLs, transcripts.
+//! Code that adapters of several protocols share: the formats of model servers, texts, ids of calls, data URLs,
+//! transcripts.
 //!
 //! No I/O. Not here: the canonical model and the contracts (`interlingua-core`).
 

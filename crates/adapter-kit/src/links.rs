@@ -6,8 +6,8 @@ use crate::output_parts;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{Body, Content, Message, MessageType};
 
-/// The text of a message, line by line: data as JSON, media as links where they have a URL. `nothing_else`: why the rest is
-/// lost.
+/// The text of a message, line by line: data as JSON, media as links where they have a URL. `nothing_else`: why the
+/// rest is lost.
 pub fn as_text(message: &Message, nothing_else: &'static str, losses: &mut Losses) -> String {
     let mut text = String::new();
     for content in &message.content {

@@ -10,7 +10,8 @@ use interlingua_core::sse::Decoder;
 /// Hands the frames of a body to a turn.
 ///
 /// # Errors
-/// Those of the turn, and [`FaultKind::UpstreamGarbage`] if the body holds no frame.
+/// Those of the turn. If the body holds no frame: the error that it reports in another form, else
+/// [`FaultKind::UpstreamGarbage`].
 pub fn read_stream(turn: &mut impl AgentTurn, body: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
     let unreadable =
         |error| Fault::new(FaultKind::UpstreamGarbage, "the agent's answer could not be read").with_detail(error);

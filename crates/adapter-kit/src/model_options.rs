@@ -1,5 +1,5 @@
-//! Options that the protocols of model servers have in common: their clients send tools, formats and histories alike, and
-//! their agents are sent fields that the operator names.
+//! Options that the protocols of model servers have in common: their clients send tools, formats and histories alike,
+//! and their agents are sent fields that the operator names.
 //!
 //! Not here: the options of one protocol alone, and what the options do.
 
@@ -100,8 +100,8 @@ choice! {
     }
 }
 
-/// Checks options that name fields of requests: `fields` has the option and the name of each. `reserved`: the fields that
-/// the connector writes itself.
+/// Checks options that name fields of requests: `fields` has the option and the name of each. `reserved`: the fields
+/// that the connector writes itself.
 ///
 /// # Errors
 /// A sentence for the operator.

@@ -12,8 +12,8 @@ use interlingua_core::probe::{AgentProbe, Finding, ProbeAnswer};
 /// Number of model names in a finding.
 const NAMED: usize = 5;
 
-/// Paths below the origin that one kind of server answers, its name, and a field of its answer. An empty field: the answer
-/// is a text.
+/// Paths below the origin that one kind of server answers, its name, and a field of its answer. An empty field: the
+/// answer is a text.
 const KINDS: [(&str, &str, &str); 5] = [
     ("/version", "vLLM", "version"),
     ("/api/version", "Ollama", "version"),

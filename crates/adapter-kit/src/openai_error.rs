@@ -55,7 +55,8 @@ impl<'a> ErrorObject<'a> {
     pub fn from_fault(fault: &'a Fault) -> Self {
         let (status, kind, mut code) = fields(fault.kind);
 
-        // The tokens of a day are used up until midnight UTC. For every other limit the client may retry after the pause.
+        // The tokens of a day are used up until midnight UTC. For every other limit the client may retry after the
+        // pause.
         let out_of_quota = fault.limit.as_ref().is_some_and(|limit| limit.name == "tokens");
         if out_of_quota {
             code = Some("insufficient_quota");

@@ -1,7 +1,8 @@
 //! Outputs of tools that hold pictures or files, in any of the forms in which clients send them.
 //!
-//! An output is one text in the model. A client of Anthropic Messages, Chat Completions, Responses or MCP sends parts, and the
-//! text is their JSON. Connectors parse it here and send parts of their own protocol instead of base64 in a text. Not here: writing them (the connectors).
+//! An output is one text in the model. A client of Anthropic Messages, Chat Completions, Responses or MCP sends parts,
+//! and the text is their JSON. Connectors parse it here and send parts of their own protocol instead of base64 in a
+//! text. Not here: writing them (the connectors).
 
 use crate::data_url::media_type;
 use interlingua_core::json::{Extra, Json};

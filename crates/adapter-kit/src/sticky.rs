@@ -1,5 +1,5 @@
-//! Tools that stay declared for a whole session: clients whose protocols have sessions name them once, and servers without
-//! a memory want them in every request.
+//! Tools that stay declared for a whole session: clients whose protocols have sessions name them once, and servers
+//! without a memory want them in every request.
 //!
 //! Not here: where a connector keeps them (its session state), and the form of tools in any protocol.
 

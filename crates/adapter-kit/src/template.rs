@@ -1,5 +1,5 @@
-//! Frames of a stream that differ in nothing but one text: the shape of the last such frame is kept, and the next one of
-//! the same shape is read without parsing it again.
+//! Frames of a stream that differ in nothing but one text: the shape of the last such frame is kept, and the next one
+//! of the same shape is read without parsing it again.
 //!
 //! Not here: what a frame means. A reader learns a shape from a frame that it has parsed and that has no other effect.
 
@@ -56,8 +56,8 @@ impl TextTemplate {
         unescape(std::str::from_utf8(text).ok()?, &mut self.unescaped).then_some(&self.unescaped)
     }
 
-    /// Takes the shape of a frame that was parsed. `text`: the part of it that may differ, borrowed from the frame, or without
-    /// the escapes it has there. Anything else is not learned.
+    /// Takes the shape of a frame that was parsed. `text`: the part of it that may differ, borrowed from the frame, or
+    /// without the escapes it has there. Anything else is not learned.
     pub fn learn(&mut self, frame: &[u8], text: &str) {
         if frame.len() > MAX_SHAPE {
             return;

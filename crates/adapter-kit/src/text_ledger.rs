@@ -1,7 +1,7 @@
 //! Texts that a turn emitted: a snapshot of the conversation repeats none of them, whatever ids it gives them.
 //!
-//! Agents that stream a text under one id list it under another one in a snapshot, join the texts of several messages, or
-//! split one. The ledger compares lengths and digests, so it needs no copy of the texts.
+//! Agents that stream a text under one id list it under another one in a snapshot, join the texts of several messages,
+//! or split one. The ledger compares lengths and digests, so it needs no copy of the texts.
 //!
 //! Not here: reading snapshots (the connectors), and repeated messages of a final output (`normalize`).
 

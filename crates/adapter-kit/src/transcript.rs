@@ -2,8 +2,8 @@
 //!
 //! Such servers refuse a call without an output after it, an output without its call, and further text of the assistant
 //! before the outputs. Clients and agents of other protocols send all of these. [`Transcript::read`] iterates over the
-//! input once, gathers each uninterrupted turn of the assistant into one [`TranscriptPart`], pairs calls with outputs, and
-//! leaves out and counts the halves of pairs.
+//! input once, gathers each uninterrupted turn of the assistant into one [`TranscriptPart`], pairs calls with outputs,
+//! and leaves out and counts the halves of pairs.
 //!
 //! Not here: the messages of any protocol (the connectors), and the selection of earlier turns (the engine).
 
@@ -305,7 +305,8 @@ struct Waiting {
 #[derive(Debug, Default)]
 struct Reader<'a> {
     transcript: Transcript<'a>,
-    /// Calls without an output so far, by their id. Servers use ids again, so each passage with such a call has an entry.
+    /// Calls without an output so far, by their id. Servers use ids again, so each passage with such a call has an
+    /// entry.
     waiting: HashMap<String, Vec<Waiting>>,
     /// The last passage is the assistant's, and no output for it has come: more of its words belong to it.
     is_open: bool,
@@ -513,7 +514,8 @@ mod tests {
         let wanted = format!("{asked} | I do not approve send. not today -0 -0");
         assert_eq!(short(&input, &[], OpenCalls::LeftOut), wanted);
 
-        // Without the request in the input, the item knows what was decided about; without the item, only its id is known.
+        // Without the request in the input, the item knows what was decided about; without the item, only its id is
+        // known.
         assert_eq!(short(&input[1..], &[item], OpenCalls::LeftOut), "I do not approve send. not today -0 -0");
         assert_eq!(short(&input[1..], &[], OpenCalls::LeftOut), "I do not approve p. not today -0 -0");
     }

@@ -1,4 +1,5 @@
-//! Ids for what has none in an agent's protocol, or none that can be relied on: messages, and calls of careless servers.
+//! Ids for what has none in an agent's protocol, or none that can be relied on: messages, and calls of careless
+//! servers.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

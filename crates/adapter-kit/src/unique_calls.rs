@@ -1,9 +1,9 @@
 //! A connector around another one: each call of a session has an id of its own, and each output a call.
 //!
-//! For agents that remember the conversation, where the connector emits the agent's call ids. If such an agent reuses an id
-//! in a later turn, the call gets a new id ([`crate::call_ids`]), and the agent gets its own id back with the output. An
-//! output with an unknown call id belongs to the only open call. If none or several are open, an output without a name is
-//! dropped and reported.
+//! For agents that remember the conversation, where the connector emits the agent's call ids. If such an agent reuses
+//! an id in a later turn, the call gets a new id ([`crate::call_ids`]), and the agent gets its own id back with the
+//! output. An output with an unknown call id belongs to the only open call. If none or several are open, an output
+//! without a name is dropped and reported.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -38,7 +38,8 @@ pub struct UniqueCalls(Box<dyn Connector>);
 #[derive(Serialize, Deserialize)]
 struct StoredState {
     call_ids: CallIds,
-    /// The agent's ids of the last turn's calls without an output. A turn that brings a decision may announce them again.
+    /// The agent's ids of the last turn's calls without an output. A turn that brings a decision may announce them
+    /// again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     open: Vec<String>,
     connector: Json,

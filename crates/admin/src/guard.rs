@@ -1,7 +1,8 @@
 //! Authenticates requests to the admin listener: by its key, by a client certificate, or by the bearer of a sign-in.
 //!
-//! The host of a request and the origin of its page are checked earlier, as for clients ([`interlingua_server::guard`]). Not
-//! here: the role that a path needs ([`super::api`]), and signing in ([`super::sign_in`]).
+//! The host of a request and the origin of its page are checked earlier, as for clients
+//! ([`interlingua_server::guard`]). Not here: the role that a path needs ([`super::api`]), and signing in
+//! ([`super::sign_in`]).
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Masking of the secrets in a configuration: none of them appears in errors or log lines, whatever an agent returns.
 //!
 //! Each configuration collects the secrets that it reads ([`SecretForms`]) and masks its own diagnostics with them
-//! ([`Masks`]). Only the secrets of settings in force are masked in the texts of agents and in log lines: a configuration
-//! that is only checked changes no log. Not here: unknown secrets, which are detected by their form
+//! ([`Masks`]). Only the secrets of settings in force are masked in the texts of agents and in log lines: a
+//! configuration that is only checked changes no log. Not here: unknown secrets, which are detected by their form
 //! ([`interlingua_core::filter`]); the output of agents, which is passed on unchanged.
 
 use std::borrow::Cow;
@@ -65,8 +65,8 @@ impl SecretForms {
         }
     }
 
-    /// Adds the secrets of a URL: its user info, and query values that look like a secret or have the name of one. True if
-    /// the query holds one.
+    /// Adds the secrets of a URL: its user info, and query values that look like a secret or have the name of one. True
+    /// if the query holds one.
     pub fn add_url(&mut self, url: &url::Url) -> bool {
         if let Some(password) = url.password() {
             self.add(&format!("{}:{password}", url.username()));
@@ -118,8 +118,9 @@ impl Masks {
         forms.masks()
     }
 
-    /// Masks these secrets in all texts of agents and log lines from now on. They stay in force as long as a clone of these
-    /// masks exists, and then until the next call for other masks: turns of the settings before may still use them.
+    /// Masks these secrets in all texts of agents and log lines from now on. They stay in force as long as a clone of
+    /// these masks exists, and then until the next call for other masks: turns of the settings before may still use
+    /// them.
     pub fn enforce(&self) {
         let mut enforced = ENFORCED.lock().unwrap_or_else(PoisonError::into_inner);
         enforced.retain(|masks| masks.strong_count() > 0);
@@ -228,8 +229,8 @@ pub fn mask_truncated(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Masks secrets in the values of a line of JSON, and in nothing else: not in names of fields, numbers, or fields with a
-/// fixed vocabulary. Other text than JSON is masked as a whole.
+/// Masks secrets in the values of a line of JSON, and in nothing else: not in names of fields, numbers, or fields with
+/// a fixed vocabulary. Other text than JSON is masked as a whole.
 #[must_use]
 pub fn mask_json_line(line: &str) -> Cow<'_, str> {
     let in_force = IN_FORCE.load();
@@ -287,8 +288,8 @@ fn mask_text_line(line: &str) -> Cow<'_, str> {
     }
 }
 
-/// Masks every secret of the settings in force in a fault. The detail, which is for the log only, is also truncated, and
-/// filtered for unknown secrets.
+/// Masks every secret of the settings in force in a fault. The detail, which is for the log only, is also truncated,
+/// and filtered for unknown secrets.
 #[must_use]
 pub fn mask_fault(mut fault: Fault) -> Fault {
     fn mask_in_place(text: &mut String) {

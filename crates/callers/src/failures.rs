@@ -1,5 +1,5 @@
-//! Refused credentials, counted per client address and signing key. Clients of one address often share it with others, behind
-//! a proxy or a NAT: wrong credentials never block valid keys, nor tokens that another key signed.
+//! Refused credentials, counted per client address and signing key. Clients of one address often share it with others,
+//! behind a proxy or a NAT: wrong credentials never block valid keys, nor tokens that another key signed.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
@@ -15,8 +15,8 @@ use super::rate::Limiter;
 
 /// The most entries, one for each address and signing key. Beyond that, those that failed longest ago are forgotten.
 const MAX_ENTRIES: usize = 65_536;
-/// Signatures that are verified per second, for one address and signing key, after too many were wrong. A hundred cost about
-/// 1 % of a core, and valid tokens among wrong ones still pass.
+/// Signatures that are verified per second, for one address and signing key, after too many were wrong. A hundred cost
+/// about 1 % of a core, and valid tokens among wrong ones still pass.
 const CHECKS_WHILE_BLOCKED: NonZeroU32 = match NonZeroU32::new(100) {
     Some(count) => count,
     None => NonZeroU32::MIN,
@@ -91,8 +91,8 @@ impl Failures {
         })
     }
 
-    /// Whether a signature may be verified. False only if the address sent too many wrong tokens of this signer just now and
-    /// used up its limited rate of further attempts.
+    /// Whether a signature may be verified. False only if the address sent too many wrong tokens of this signer just
+    /// now and used up its limited rate of further attempts.
     pub(super) fn admit_signature(&self, address: IpAddr, signer: SignerId, now: Instant) -> bool {
         let counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let blocked = counted.get(&(network(address), Some(signer))).filter(|entry| now < entry.blocked_until);

@@ -88,8 +88,8 @@ impl Issuer {
         &self.keys
     }
 
-    /// Finds the published key that a token says it was signed with. Cheap, since no signature is verified. Waits, at most
-    /// five seconds, only if the issuer's keys have to be read first.
+    /// Finds the published key that a token says it was signed with. Cheap, since no signature is verified. Waits, at
+    /// most five seconds, only if the issuer's keys have to be read first.
     ///
     /// # Errors
     /// The reason of the refusal, for the log.

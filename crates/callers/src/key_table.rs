@@ -1,4 +1,5 @@
-//! The keys that are known, found by their id and compared in constant time. Not here: their file ([`interlingua_config::keys`]).
+//! The keys that are known, found by their id and compared in constant time. Not here: their file
+//! ([`interlingua_config::keys`]).
 
 use std::collections::HashMap;
 

@@ -404,8 +404,8 @@ impl Callers {
         self.rules.load().auth.revoke_streams
     }
 
-    /// True if someone may still come whose [base key](interlingua_core::Owner::base_key) this is: the caller of a valid
-    /// key, or of an issuer or a certificate that is accepted. Anonymous callers always may.
+    /// True if someone may still come whose [base key](interlingua_core::Owner::base_key) this is: the caller of a
+    /// valid key, or of an issuer or a certificate that is accepted. Anonymous callers always may.
     #[must_use]
     pub fn knows(&self, base_key: &str) -> bool {
         let rules = self.rules.load();

@@ -83,8 +83,8 @@ impl Profiles {
         Self { tables, open: Arc::default() }
     }
 
-    /// The profile of a caller that proved its name: the table of the name, else the first one whose scopes it has, else
-    /// `default`. A table with a kind or an issuer is skipped for all other callers.
+    /// The profile of a caller that proved its name: the table of the name, else the first one whose scopes it has,
+    /// else `default`. A table with a kind or an issuer is skipped for all other callers.
     pub(super) fn find(&self, proven: ProvenName<'_>) -> Arc<Profile> {
         let is_for = |table: &CallerProfile| {
             table.kind.is_none_or(|kind| proven.kind == Some(kind))

@@ -558,8 +558,8 @@ pub(super) struct RouteTable {
     pub(super) auth: Option<WithSpan<Texts>>,
     /// Limits of the route's requests, of all callers together. Without this table there is no limit.
     pub(super) limits: Table<RouteLimitsTable>,
-    /// Handling of a foreground run whose client disconnects in the middle of a stream. By default the protocol decides;
-    /// all built-in protocols cancel the run.
+    /// Handling of a foreground run whose client disconnects in the middle of a stream. By default the protocol
+    /// decides; all built-in protocols cancel the run.
     pub(super) on_disconnect: Option<OnDisconnect>,
     /// Whether the route shares its sessions with the agent's other routes. If not, the agent receives derived ids of
     /// sessions and users, so that its memory is separate too.

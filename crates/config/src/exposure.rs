@@ -42,8 +42,8 @@ pub(super) fn check(document: &Document, server: &Server, methods: Methods, vali
     check_routes(document, address, methods, validator);
 }
 
-/// Reports networks of trusted proxies that include clients: such a client chooses its own address and, with a certificate
-/// header, its own name.
+/// Reports networks of trusted proxies that include clients: such a client chooses its own address and, with a
+/// certificate header, its own name.
 fn check_proxies(document: &Document, validator: &mut Validator<'_, '_>) {
     let certificates = document.auth.value.certificates.as_ref();
     let header = certificates.and_then(|table| table.value.header.as_ref());
@@ -77,7 +77,8 @@ fn includes_clients(network: &IpNet) -> bool {
     }
 }
 
-/// Warns if a proxy on this machine seems to serve the public URL, but is not trusted: all clients then share its address.
+/// Warns if a proxy on this machine seems to serve the public URL, but is not trusted: all clients then share its
+/// address.
 fn check_clients_behind_proxy(document: &Document, server: &Server, validator: &mut Validator<'_, '_>) {
     let Some(public_url) = &document.server.public_url else { return };
     // Another check reports invalid URLs.

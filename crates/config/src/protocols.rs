@@ -101,8 +101,8 @@ impl UpstreamProtocol {
         }
     }
 
-    /// Sets the function that tries to create a connector, without any request. The error is the reason why it cannot be
-    /// created, as a sentence for the operator. The URL is `None` for [built-in](Self::built_in) protocols.
+    /// Sets the function that tries to create a connector, without any request. The error is the reason why it cannot
+    /// be created, as a sentence for the operator. The URL is `None` for [built-in](Self::built_in) protocols.
     #[must_use]
     pub fn try_connect(
         mut self,

@@ -31,8 +31,8 @@ pub(super) fn label<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>, f
     }
 }
 
-/// The label for an unknown protocol. Recognizes names of vendors too, such as `openai`. `known`: the names that are valid here;
-/// `of_product`: the protocols that servers of a vendor or product speak.
+/// The label for an unknown protocol. Recognizes names of vendors too, such as `openai`. `known`: the names that are
+/// valid here; `of_product`: the protocols that servers of a vendor or product speak.
 pub(super) fn protocol<'a>(
     wrong: &str,
     known: impl Iterator<Item = &'a str>,

@@ -1,4 +1,5 @@
-//! A checker for the grammar of [`interlingua_core::event`]: the rules that every record follows, whatever the upstream sent.
+//! A checker for the grammar of [`interlingua_core::event`]: the rules that every record follows, whatever the upstream
+//! sent.
 //!
 //! Not here: whether the events match the agent's answer ([`super::laws`] and the normalizer's own tests).
 

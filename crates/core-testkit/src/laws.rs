@@ -81,8 +81,8 @@ impl<'e> StreamEncoder<'e> {
     }
 }
 
-/// Checks that a live stream has the same bytes as a later replay: an encoder uses only what [`interlingua_core::event`] calls
-/// stable. `open` opens an exchange and lets it decode its request.
+/// Checks that a live stream has the same bytes as a later replay: an encoder uses only what
+/// [`interlingua_core::event`] calls stable. `open` opens an exchange and lets it decode its request.
 ///
 /// # Panics
 /// If the streams differ.
@@ -125,7 +125,8 @@ pub fn replay_equals_live_as(
     }
 }
 
-/// The same for every script, with the labels of the call that a request starts its run with. `send`: sends the request.
+/// The same for every script, with the labels of the call that a request starts its run with. `send`: sends the
+/// request.
 ///
 /// # Panics
 /// If the streams differ, or the request starts no run.

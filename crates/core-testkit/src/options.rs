@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-/// Checks that every option has a default, that each default of the schema is accepted, and that an unknown name is refused
-/// with all the names that are known.
+/// Checks that every option has a default, that each default of the schema is accepted, and that an unknown name is
+/// refused with all the names that are known.
 ///
 /// # Panics
 /// With the option that is wrong.

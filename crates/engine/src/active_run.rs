@@ -284,7 +284,8 @@ impl ActiveRun {
         true
     }
 
-    /// Stops the turn under way. Its clients see `reason` instead of `canceled`. A run between two turns is not changed.
+    /// Stops the turn under way. Its clients see `reason` instead of `canceled`. A run between two turns is not
+    /// changed.
     pub(super) fn stop(&self, reason: Option<Fault>) {
         let mut state = self.state();
         if !state.about.state.is_working() {
@@ -319,7 +320,8 @@ impl ActiveRun {
         state.is_settling().then(|| state.record.len() - 1)
     }
 
-    /// Waits until less than `bound` bytes are not safe, less are unread by the fastest attached follower, and the budget has room.
+    /// Waits until less than `bound` bytes are not safe, less are unread by the fastest attached follower, and the
+    /// budget has room.
     pub(super) fn poll_capacity(&self, context: &Context<'_>, bound: usize, unread: &Arc<UnreadBudget>) -> Poll<()> {
         let mut state = self.state();
         if state.lost || state.has_room(bound, unread) {

@@ -133,8 +133,8 @@ impl Agents {
         self.by_name.load().values().cloned().collect()
     }
 
-    /// An agent by its name, if it is one of these cards and not denied: a route offers only its own, and a caller may use
-    /// only some of them.
+    /// An agent by its name, if it is one of these cards and not denied: a route offers only its own, and a caller may
+    /// use only some of them.
     pub(super) fn offered(&self, name: &str, cards: &[Arc<AgentCard>], denied: &[String]) -> Result<Arc<Agent>, Fault> {
         if denied.iter().any(|denied| denied == name) {
             return Err(Fault::new(FaultKind::Forbidden, format!("you may not use the agent '{name}'")));
@@ -148,8 +148,8 @@ impl Agents {
         })
     }
 
-    /// The agent of a stored run. One that was taken out of the configuration is replaced by any other: its runs are not
-    /// continued, but they can still be read and ended.
+    /// The agent of a stored run. One that was taken out of the configuration is replaced by any other: its runs are
+    /// not continued, but they can still be read and ended.
     pub(super) fn of_stored_run(&self, name: &str) -> Option<Arc<Agent>> {
         let agents = self.by_name.load();
         agents.get(name).or_else(|| agents.values().next()).cloned()

@@ -43,7 +43,8 @@ pub enum Answer {
     Documents(Vec<(String, Json)>),
     /// What an agent's own server publishes about it. `None`: nothing that is known.
     FetchedDocument(Option<Arc<FetchedDocument>>),
-    /// The session waits for answers first, to what this run asked; and why it asks again, if the request says anything.
+    /// The session waits for answers first, to what this run asked; and why it asks again, if the request says
+    /// anything.
     Waiting(RunHandle, Option<String>),
     /// It is done.
     Done,

@@ -1,7 +1,7 @@
 //! Calling the agent: at which of its endpoints a turn is begun, and at which other one if that does not take it.
 //!
-//! [`plan`] decides where, and [`outcome`] what a turn says about its endpoint; both are pure. Not here: which endpoints
-//! are well ([`interlingua_upstream::pool`]), and reading the answer ([`super::listen`]).
+//! [`plan`] decides where, and [`outcome`] what a turn says about its endpoint; both are pure. Not here: which
+//! endpoints are well ([`interlingua_upstream::pool`]), and reading the answer ([`super::listen`]).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! How the pieces of an answer come: one by one, or many at once. Followers are woken once for pieces that come together.
+//! How the pieces of an answer come: one by one, or many at once. Followers are woken once for pieces that come
+//! together.
 //!
 //! Not here: waking them ([`super::listen`]).
 

@@ -38,8 +38,8 @@ async fn publish_or_fail(store: &Arc<dyn Store>, run: &Arc<ActiveRun>, before: i
     }
 
     if store.shared().is_some() {
-        // Other replicas may have seen what this one cannot know to be written: nothing is withdrawn. The store writes it
-        // in the end, or the run is lost.
+        // Other replicas may have seen what this one cannot know to be written: nothing is withdrawn. The store writes
+        // it in the end, or the run is lost.
         before.await;
         wait_until_safe(store, run).await;
         run.publish(Publish::Concluded);

@@ -213,8 +213,8 @@ impl Concluder {
         self.transcripts.entries_before(&turn.session, branch, turn.policy.stored, is_of_connection).await
     }
 
-    /// Writes the session of a turn. Other replicas read it there, so a shared store that cannot be reached is waited for
-    /// as long as the run is not lost: the run's end must not be there without it.
+    /// Writes the session of a turn. Other replicas read it there, so a shared store that cannot be reached is waited
+    /// for as long as the run is not lost: the run's end must not be there without it.
     async fn save_session(&self, run: &ActiveRun, turn: &Turn, asked: &[Pending]) {
         // The replica that has a lost run writes its session, too.
         while !run.is_lost() {
@@ -308,8 +308,8 @@ struct Comes {
     continued: bool,
 }
 
-/// Moves a run on after a turn: to the turn that is queued next, to waiting, or to its end. Returns the queued turn, and true
-/// if it waits for another replica to take its next turn.
+/// Moves a run on after a turn: to the turn that is queued next, to waiting, or to its end. Returns the queued turn,
+/// and true if it waits for another replica to take its next turn.
 fn advance(run: &ActiveRun, comes: Comes, open: Vec<Pending>, now: Millis) -> (Option<Turn>, bool) {
     let Comes { to: comes_to, continued } = comes;
     run.update(Publish::Later, |state| {

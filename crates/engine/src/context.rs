@@ -34,7 +34,8 @@ pub(super) struct ContextBuilder {
 pub(super) enum Outcome {
     /// A request to send.
     Ready(Box<Prepared>),
-    /// The session waits for answers first, to what this run asked; and why it asks again, if the request says anything.
+    /// The session waits for answers first, to what this run asked; and why it asks again, if the request says
+    /// anything.
     Waiting(Option<RunId>, Option<String>),
 }
 
@@ -112,8 +113,8 @@ impl ContextBuilder {
             basis => self.memory(session, &doc, agent, basis).await?,
         };
 
-        // After everything that may fail or be canceled, so that such a request answers nothing; and in one step, so that
-        // a refused one leaves no trace in the session.
+        // After everything that may fail or be canceled, so that such a request answers nothing; and in one step, so
+        // that a refused one leaves no trace in the session.
         let (input, answers) = (spoken.request.input.clone(), spoken.answers.clone());
         let outcome = session.doc().waiting.take(input, answers, spoken.answer_policy, now);
         let (input, answered, freed) = match outcome {
@@ -135,7 +136,8 @@ impl ContextBuilder {
         let decided = !answered.is_empty();
         let recorded = decided.then(|| input.clone());
         let said = input.clone();
-        // Answers that came beside the input stand in front of it, and are recorded with it only if they decided an item.
+        // Answers that came beside the input stand in front of it, and are recorded with it only if they decided an
+        // item.
         let beside = if decided { 0 } else { said.len().saturating_sub(spoken.request.input.len()) };
         let Composed { input, history, origins } = compose(spoken, before, input, beside, is_named(agent));
         let request = request(session, &doc, spoken, input, &upstream_id);
@@ -167,8 +169,8 @@ impl ContextBuilder {
         Ok(Outcome::Ready(Box::new(prepared)))
     }
 
-    /// Changes a prepared request for an endpoint that does not remember the session, or not any more: it gets the whole
-    /// history, under a new id.
+    /// Changes a prepared request for an endpoint that does not remember the session, or not any more: it gets the
+    /// whole history, under a new id.
     pub(super) async fn resend_history(
         &self,
         session: &Session,
@@ -192,7 +194,8 @@ impl ContextBuilder {
         Ok(())
     }
 
-    /// What the agent is sent besides the input: the whole history where it does not keep it, or has kept something else.
+    /// What the agent is sent besides the input: the whole history where it does not keep it, or has kept something
+    /// else.
     async fn memory(&self, session: &Session, doc: &SessionDoc, agent: &Agent, basis: &Basis) -> Result<Memory, Fault> {
         let is_exact = doc.is_conversation || basis.is_exact();
         let remembers_otherwise = is_exact && (doc.stale || basis.branch(doc).is_some());
@@ -239,7 +242,8 @@ impl ContextBuilder {
             return self.transcripts.history(session, doc, limit).await;
         }
 
-        // A client that sends all of the conversation gets no less of it to the agent because the gateway knows it, too.
+        // A client that sends all of the conversation gets no less of it to the agent because the gateway knows it,
+        // too.
         let past = self.transcripts.history(session, doc, limit.of_chains()).await?;
         if !past.is_cut {
             return Ok(past);
@@ -312,8 +316,8 @@ fn request(session: &Session, doc: &SessionDoc, spoken: &Spoken, input: Input, u
 }
 
 /// The preamble, the history, then the input. System messages of the input come before the history, as instructions do,
-/// unless its client has sent them behind it. `beside`: how many messages at the beginning of the input are answers that
-/// came beside it.
+/// unless its client has sent them behind it. `beside`: how many messages at the beginning of the input are answers
+/// that came beside it.
 fn compose(spoken: &Spoken, before: Before, input: Input, beside: usize, is_named: bool) -> Composed {
     let preamble = &spoken.preamble;
     let (before, is_history) = before.messages();

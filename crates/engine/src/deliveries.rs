@@ -1,7 +1,7 @@
 //! Deliveries without a request: what happens in a run, sent to receivers that its owner has named.
 //!
-//! One task for each receiver and run. Not here: what one task does ([`super::delivery`]), and where receivers may be and
-//! how requests are sent ([`interlingua_upstream::push`]).
+//! One task for each receiver and run. Not here: what one task does ([`super::delivery`]), and where receivers may be
+//! and how requests are sent ([`interlingua_upstream::push`]).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -84,13 +84,13 @@ pub(super) enum StartReason {
     RunContinues,
     /// The process that had it was lost: from the first step on that it has not noted as sent.
     RunRecovered,
-    /// A process was lost that had not sent all before the run came to rest: from the first step on that it has not noted
-    /// as sent, or this one if it has noted nothing.
+    /// A process was lost that had not sent all before the run came to rest: from the first step on that it has not
+    /// noted as sent, or this one if it has noted nothing.
     Left(u64),
     /// The receiver was named, perhaps again: from the first step that the delivery before it has not sent.
     ReceiverNamed,
-    /// The same, where another replica may have had the delivery before it: from the first step on that it has not noted
-    /// as sent.
+    /// The same, where another replica may have had the delivery before it: from the first step on that it has not
+    /// noted as sent.
     ReceiverNamedAgain,
 }
 
@@ -107,7 +107,8 @@ impl Deliveries {
         Self { runs: Arc::clone(runs), outbox: Arc::new(outbox), undelivered, tasks: Mutex::default(), limit }
     }
 
-    /// How far each delivery of a run has come that is under way here: the events that its receiver has, or will not get.
+    /// How far each delivery of a run has come that is under way here: the events that its receiver has, or will not
+    /// get.
     pub(super) fn of_run(&self, run: RunId) -> Vec<u64> {
         let tasks = self.lock();
         let is_of_run = |task: &&Task| task.run.upgrade().is_some_and(|of| of.id() == run);
@@ -141,8 +142,9 @@ impl Deliveries {
         checked.map_err(|refused| Fault::invalid("url", refused.to_string()))
     }
 
-    /// A receiver was named: from now on its run is delivered, if that is in memory. A run in the store does not change;
-    /// its deliveries start when it goes on ([`Deliveries::start`]), unless another replica had not sent all of it.
+    /// A receiver was named: from now on its run is delivered, if that is in memory. A run in the store does not
+    /// change; its deliveries start when it goes on ([`Deliveries::start`]), unless another replica had not sent all of
+    /// it.
     pub(super) async fn receiver_added(
         self: &Arc<Self>,
         collection: &str,
@@ -230,8 +232,8 @@ impl Deliveries {
         sent.is_some()
     }
 
-    /// Goes on sending what another replica has not sent to a receiver that was named again. `is_held`: a replica drives
-    /// the run, and does it unless the run comes to rest before it learns of the receiver.
+    /// Goes on sending what another replica has not sent to a receiver that was named again. `is_held`: a replica
+    /// drives the run, and does it unless the run comes to rest before it learns of the receiver.
     async fn resume(&self, run: RunId, key: &str, is_held: bool, scope: &Scope) {
         if is_held {
             tokio::time::sleep(SIGNAL_TIMEOUT).await;

@@ -1,5 +1,5 @@
-//! One delivery: a task that follows a run like a client does, hands its steps to the protocol's notifier, and sends what
-//! that writes, one request after the other. The run never waits for it.
+//! One delivery: a task that follows a run like a client does, hands its steps to the protocol's notifier, and sends
+//! what that writes, one request after the other. The run never waits for it.
 //!
 //! Not here: which deliveries there are ([`super::deliveries`]), and what is written (the adapter's notifier).
 
@@ -115,8 +115,8 @@ impl Delivery {
         listed.remove();
     }
 
-    /// Sends what happens, from where the delivery before it has stopped. Nothing is taken from the run while a request is
-    /// on its way: however slow a receiver is, no more than one batch waits here.
+    /// Sends what happens, from where the delivery before it has stopped. Nothing is taken from the run while a request
+    /// is on its way: however slow a receiver is, no more than one batch waits here.
     async fn send_all(&mut self, start: &Start) {
         let Some(from) = self.enter(start).await else { return };
         loop {
@@ -162,8 +162,8 @@ impl Delivery {
         Some(from)
     }
 
-    /// True if the run waits, and its next turn may be taken by another replica, which then sends what happens in it; or if
-    /// another one sends already.
+    /// True if the run waits, and its next turn may be taken by another replica, which then sends what happens in it;
+    /// or if another one sends already.
     async fn is_left_to_others(&mut self, from: u64, ends_at_rest: bool) -> bool {
         let Some(sender) = &mut self.sender else { return false };
         let is_taken = self.next > from || (ends_at_rest && self.next >= from);

@@ -44,8 +44,8 @@ impl RunsElsewhere {
         self.lock().values().map(|copy| Arc::clone(&copy.run)).collect()
     }
 
-    /// Follows the copy of a run, if there is one. Pinned, with the follower's index: counted before anyone else can let go
-    /// of the copy.
+    /// Follows the copy of a run, if there is one. Pinned, with the follower's index: counted before anyone else can
+    /// let go of the copy.
     pub(super) fn follow(&self, id: RunId) -> Option<(PinnedRun, usize)> {
         let copies = self.lock();
         let run = &copies.get(&id)?.run;

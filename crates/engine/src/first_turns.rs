@@ -140,8 +140,8 @@ impl FirstTurns {
         Wanted { delivery, policy, first_event_timeout, turn: 0 }.respond(follower, started).await
     }
 
-    /// Notes which of the conversations of a name is used. The client's next request finds it, also if the client leaves
-    /// meanwhile.
+    /// Notes which of the conversations of a name is used. The client's next request finds it, also if the client
+    /// leaves meanwhile.
     async fn remember(&self, named: Arc<Session>, session: Arc<Session>) {
         let sessions = Arc::clone(&self.sessions.resent);
         let remembered = complete(async move { sessions.remember(&named, &session).await }).await;
@@ -213,8 +213,8 @@ impl FirstTurns {
         latest.is_none_or(|run| !run.run_state().is_working())
     }
 
-    /// Makes a run known and starts its task. Returns what its client follows, and what resolves once the run is safe if the
-    /// client waits for that.
+    /// Makes a run known and starts its task. Returns what its client follows, and what resolves once the run is safe
+    /// if the client waits for that.
     ///
     /// Invariant: nothing is awaited here, so this is not async. A client may leave at every await, which drops the
     /// call; a run that is known by then would never be driven, nor end.

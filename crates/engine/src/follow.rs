@@ -173,15 +173,15 @@ impl Follower {
         (!ended && !settles).then(faults::shutting_down)
     }
 
-    /// True if other gateways show the rest of the run: a client that is cut off finds it there by the number of its last
-    /// step. An error in its place would take the number of a step that the client then misses.
+    /// True if other gateways show the rest of the run: a client that is cut off finds it there by the number of its
+    /// last step. An error in its place would take the number of a step that the client then misses.
     #[must_use]
     pub fn is_elsewhere(&self) -> bool {
         self.runs.is_shared() && self.run().view(|view| view.info.stored)
     }
 
-    /// What is said of steps that stop without an end: a panic has left the run incomplete. Nothing is said of a run that
-    /// another gateway has taken over: its end is what that one has committed.
+    /// What is said of steps that stop without an end: a panic has left the run incomplete. Nothing is said of a run
+    /// that another gateway has taken over: its end is what that one has committed.
     #[must_use]
     pub fn broken(&self) -> Option<Fault> {
         match &self.source {
@@ -218,13 +218,15 @@ impl Drop for Follower {
     }
 }
 
-/// Follows a run that another replica may drive. `None`: nothing more will happen in it, or no other process uses the store.
+/// Follows a run that another replica may drive. `None`: nothing more will happen in it, or no other process uses the
+/// store.
 pub(super) fn follow_elsewhere(runs: &Arc<RunTable>, run: &RunHandle) -> Result<Option<Follower>, Fault> {
     let counted = runs.count_elsewhere(run)?;
     Ok(counted.map(|(run, index)| Follower { runs: Arc::clone(runs), source: Source::InMemory(run, index), next: 0 }))
 }
 
-/// Follows a copy of a stored run to its end: it grows if another replica may drive the run. `None`: the run is in memory.
+/// Follows a copy of a stored run to its end: it grows if another replica may drive the run. `None`: the run is in
+/// memory.
 pub(super) fn follow_copy(runs: &Arc<RunTable>, run: &RunHandle) -> Result<Option<Follower>, Fault> {
     if let Some(follower) = follow_elsewhere(runs, run)? {
         return Ok(Some(follower));

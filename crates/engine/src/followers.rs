@@ -79,8 +79,8 @@ impl Followers {
         }
     }
 
-    /// True unless even the fastest attached one is `bound` bytes behind a record of this size, or the unread bytes of all runs
-    /// exceed their budget.
+    /// True unless even the fastest attached one is `bound` bytes behind a record of this size, or the unread bytes of
+    /// all runs exceed their budget.
     pub(super) fn has_room(&mut self, size: usize, bound: usize, budget: &Arc<UnreadBudget>) -> bool {
         match self.backlog(size) {
             Some(backlog) => backlog < bound && self.unread.count(backlog, budget),

@@ -27,8 +27,8 @@ impl Handover {
         Self { runs }
     }
 
-    /// Waits until all turns that are in line now were taken or given up, and ends the run as it would have ended without
-    /// them, if none of them was its own.
+    /// Waits until all turns that are in line now were taken or given up, and ends the run as it would have ended
+    /// without them, if none of them was its own.
     pub(super) fn watch(self: &Arc<Self>, run: &ActiveRun, session: &Arc<Session>) {
         let (this, id, session) = (Arc::clone(self), run.id(), Arc::clone(session));
         tokio::task::spawn_local(async move {

@@ -36,7 +36,8 @@ const CLOSED_AT_ONCE: usize = 16;
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest pause between two rounds.
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
-/// A round begins early once this share of the runs that may be kept has come, one in so many, and at least so many runs.
+/// A round begins early once this share of the runs that may be kept has come, one in so many, and at least so many
+/// runs.
 const EARLY_SHARE: u64 = 10;
 const EARLY_RUNS: u64 = 100;
 /// A replica does not know how many runs the others have had: a round begins early once its own are one in so many of
@@ -63,8 +64,8 @@ impl Housekeeping {
     /// How much longer [`Housekeeping::drain`] takes at most than it was given.
     pub(super) const AFTER_DRAIN: Duration = Duration::from_millis(2500);
 
-    /// Keeps the store in bounds, ends runs that other processes want to be ended, and closes what a lost one left. Never
-    /// returns; dropped, it stops.
+    /// Keeps the store in bounds, ends runs that other processes want to be ended, and closes what a lost one left.
+    /// Never returns; dropped, it stops.
     pub(super) async fn run(&self) {
         let mut signals = self.runs.store().signals();
         let holder = clock::new_id().to_string();
@@ -107,8 +108,8 @@ impl Housekeeping {
     }
 
     /// Waits for the next round. Many new runs bring it forward: in a minute, a thousand of them a second would take a
-    /// multiple of what may be kept: true if it was. Meanwhile runs of lost replicas are closed, and what they did not push
-    /// is sent.
+    /// multiple of what may be kept: true if it was. Meanwhile runs of lost replicas are closed, and what they did not
+    /// push is sent.
     async fn pause(&self, interval: Duration) -> bool {
         let (began, ended) = (Instant::now(), self.runs.turns_ended());
         let mut many = EARLY_RUNS.max(self.rules.load().retention.runs / EARLY_SHARE);
@@ -258,8 +259,8 @@ impl Housekeeping {
         Ok(())
     }
 
-    /// Takes no new runs, waits until those under way have ended and are written, and ends what is left when the time is
-    /// up.
+    /// Takes no new runs, waits until those under way have ended and are written, and ends what is left when the time
+    /// is up.
     pub(super) async fn drain(&self, time: Duration) {
         self.runs.stop_accepting();
         wait_until(time, || !self.runs.is_driving()).await;

@@ -161,8 +161,8 @@ impl LaterTurns {
         Wanted { delivery, policy, first_event_timeout: Duration::ZERO, turn: number }.respond(follower, started).await
     }
 
-    /// Takes a turn once no other replica has the session's, and none has the run. Returns the turn's index. `None`: the
-    /// run was stopped meanwhile, and its queued turns with it.
+    /// Takes a turn once no other replica has the session's, and none has the run. Returns the turn's index. `None`:
+    /// the run was stopped meanwhile, and its queued turns with it.
     async fn launch_released(
         &self,
         id: RunId,
@@ -199,8 +199,8 @@ impl LaterTurns {
         }
     }
 
-    /// Takes the session's turn for a run that waits, if it is free, and prepares the request. Returns the run if it goes
-    /// on waiting: for other answers than these.
+    /// Takes the session's turn for a run that waits, if it is free, and prepares the request. Returns the run if it
+    /// goes on waiting: for other answers than these.
     async fn prepare(
         &self,
         run: &HeldRun,
@@ -240,8 +240,8 @@ impl LaterTurns {
         }
     }
 
-    /// Starts the turn's task, or queues the turn for the task of the turn under way. Returns the turn's index, and true
-    /// if its request can be sent at once.
+    /// Starts the turn's task, or queues the turn for the task of the turn under way. Returns the turn's index, and
+    /// true if its request can be sent at once.
     ///
     /// Invariant: nothing is awaited here, so this is not async (see `FirstTurns::launch`).
     fn launch(&self, run: &Arc<ActiveRun>, mut turn: Turn, labels: Json) -> Result<(usize, bool), Fault> {

@@ -45,8 +45,8 @@ impl LeftDeliveries {
         }
     }
 
-    /// Called every second. Looks for lost processes every few seconds; in a store of one process, until nothing is left
-    /// of those before it.
+    /// Called every second. Looks for lost processes every few seconds; in a store of one process, until nothing is
+    /// left of those before it.
     pub(super) async fn look(&self) {
         if self.runs.is_shared() {
             self.undelivered().keep_lease().await;

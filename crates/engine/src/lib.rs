@@ -388,8 +388,8 @@ impl Engine {
         Operator::new(Arc::clone(runs), Arc::clone(rules), Arc::clone(canceller), deliveries)
     }
 
-    /// Lets an agent take no new runs at this gateway, or take them again. Runs under way go on, and so do those that wait for
-    /// an answer. A restart forgets it; a reload of the configuration does not. False: there is no such agent.
+    /// Lets an agent take no new runs at this gateway, or take them again. Runs under way go on, and so do those that
+    /// wait for an answer. A restart forgets it; a reload of the configuration does not. False: there is no such agent.
     #[must_use]
     pub fn set_draining(&self, agent: &str, is_draining: bool) -> bool {
         self.0.agents.set_draining(agent, is_draining)
@@ -420,8 +420,8 @@ impl Engine {
         self.0.housekeeping.run().await;
     }
 
-    /// Takes no new runs, waits for those under way, and ends what is left when the time is up. Takes at most `time` and
-    /// [`Engine::AFTER_DRAIN`], and no time at all if there is nothing to do.
+    /// Takes no new runs, waits for those under way, and ends what is left when the time is up. Takes at most `time`
+    /// and [`Engine::AFTER_DRAIN`], and no time at all if there is nothing to do.
     pub async fn drain(&self, time: Duration) {
         self.0.housekeeping.drain(time).await;
     }

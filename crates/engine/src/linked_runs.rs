@@ -1,9 +1,9 @@
 //! Waiting runs whose pending items are closed by another run's turn: answered there, over whatever protocol.
 //!
 //! Such a run gets a turn that stands for that other turn: it starts when the last item is closed, is withdrawn if the
-//! answer never reached the agent, and ends the run as the other turn ends. All of it is recorded as steps: followers and
-//! receivers see it in every protocol, and so does a restart. Invariant: a client that sees the end of the answering turn
-//! finds the answered run ended too.
+//! answer never reached the agent, and ends the run as the other turn ends. All of it is recorded as steps: followers
+//! and receivers see it in every protocol, and so does a restart. Invariant: a client that sees the end of the
+//! answering turn finds the answered run ended too.
 //!
 //! Not here: which items are open, and when a request closes them (`interlingua_core::answer`).
 
@@ -98,8 +98,8 @@ impl RunLinker {
         Ok(Some(Linked { run, state }))
     }
 
-    /// Ends a run that waits although nothing of what it asked is open: the answer was given to another run and got lost
-    /// on the way here. How that ended is not known.
+    /// Ends a run that waits although nothing of what it asked is open: the answer was given to another run and got
+    /// lost on the way here. How that ended is not known.
     pub(super) async fn end_unlinked(&self, run: &Arc<ActiveRun>) {
         let ended = run.update(Publish::Later, |state| {
             let waits = state.about.state.is_waiting();

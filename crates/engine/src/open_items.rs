@@ -1,5 +1,5 @@
-//! What waits for a decision in any session: one document for each session that asks something, so that a list of all of
-//! them reads no session.
+//! What waits for a decision in any session: one document for each session that asks something, so that a list of all
+//! of them reads no session.
 //!
 //! Written together with the session. Not here: answering ([`super::context`]), and finding a session by an item's id
 //! ([`super::pending_index`]).

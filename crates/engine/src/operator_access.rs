@@ -1,7 +1,7 @@
 //! What an operator does with runs of any owner: lists, finds, follows, cancels, deletes, decides.
 //!
-//! An operator is no owner: an owner comes out of credentials, so no value of it may mean "everyone". Whatever changes a
-//! run happens in the scope of the run's own owner. Not here: who is an operator (the admin listener), and runs in
+//! An operator is no owner: an owner comes out of credentials, so no value of it may mean "everyone". Whatever changes
+//! a run happens in the scope of the run's own owner. Not here: who is an operator (the admin listener), and runs in
 //! memory alone ([`super::operator`]).
 
 use std::collections::HashMap;

@@ -1,8 +1,9 @@
 //! Which session a client means that sends all of its conversation with each request
 //! ([`interlingua_core::call::Resent`]).
 //!
-//! Several conversations may go by one name: clients edit what was said, ask again from an earlier point, and let others
-//! than the main thread speak beside it. The session of that name is the first one; a list in the store names the others.
+//! Several conversations may go by one name: clients edit what was said, ask again from an earlier point, and let
+//! others than the main thread speak beside it. The session of that name is the first one; a list in the store names
+//! the others.
 //!
 //! Not here: creating sessions ([`super::session_choice`]), and what the agent is sent ([`super::context`]).
 
@@ -78,8 +79,8 @@ enum Given {
 }
 
 impl ResentChooser {
-    /// The session that a request continues. An answer in words that counts replaces its input. `named`: the session that
-    /// the client names.
+    /// The session that a request continues. An answer in words that counts replaces its input. `named`: the session
+    /// that the client names.
     pub(super) async fn find(
         &self,
         resent: &Resent,
@@ -233,8 +234,8 @@ impl ResentChooser {
         Ok(asking)
     }
 
-    /// The session that the client's history belongs to, of those that ask by one id: some agents number their calls from
-    /// one in each conversation.
+    /// The session that the client's history belongs to, of those that ask by one id: some agents number their calls
+    /// from one in each conversation.
     async fn only_one(&self, mut asking: Vec<Asking>, given: Given, resent: &Resent) -> Result<Option<Asked>, Fault> {
         let found = |asking: &Asking| Asked::Of(Arc::clone(&asking.session), given);
         if asking.len() < 2 {
@@ -264,8 +265,8 @@ impl ResentChooser {
         }))
     }
 
-    /// How many messages of the user are in the runs of a session and, in the same order, in the client's history. 0 if the
-    /// session has others: it is another conversation.
+    /// How many messages of the user are in the runs of a session and, in the same order, in the client's history. 0 if
+    /// the session has others: it is another conversation.
     async fn shared_turns(&self, run: RunId, resent: &Resent) -> Result<usize, Fault> {
         let mut said: Vec<String> = resent.history.iter().filter_map(words_of_user).collect();
         let (mut shared, mut next) = (0, Some(run));

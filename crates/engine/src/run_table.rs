@@ -315,8 +315,8 @@ impl RunTable {
         }
     }
 
-    /// Counts a follower of a run that another replica may drive. `None`: nothing more will happen in it, or no other process
-    /// uses the store.
+    /// Counts a follower of a run that another replica may drive. `None`: nothing more will happen in it, or no other
+    /// process uses the store.
     pub(super) fn count_elsewhere(&self, run: &RunHandle) -> Result<Option<(PinnedRun, usize)>, Fault> {
         let RunHandle::Stored(stored, pending) = run else { return Ok(None) };
         if !self.is_shared() || stored.info.state.is_ended() {
@@ -508,8 +508,8 @@ impl Drop for LoadingGuard {
     }
 }
 
-/// Keeps a run in memory while it stands between two turns. Dropped, the run leaves memory unless a turn is under way by
-/// then or others need it.
+/// Keeps a run in memory while it stands between two turns. Dropped, the run leaves memory unless a turn is under way
+/// by then or others need it.
 pub(super) struct HeldRun {
     runs: Arc<RunTable>,
     run: PinnedRun,

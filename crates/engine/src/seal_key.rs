@@ -1,4 +1,5 @@
-//! The secret of the store with which data that clients keep is sealed: made once, by the first gateway that uses the store.
+//! The secret of the store with which data that clients keep is sealed: made once, by the first gateway that uses the
+//! store.
 
 use std::sync::Arc;
 

@@ -275,7 +275,8 @@ impl Session {
 
     /// The user as the agent is given it. `upstream_id` is the session's.
     pub(super) fn upstream_user(&self, name: &str, upstream_id: &str) -> String {
-        // The agent knows an older session by the names as clients chose them: what it asked there can still be answered.
+        // The agent knows an older session by the names as clients chose them: what it asked there can still be
+        // answered.
         let by_plain_name = upstream_id == self.id;
         if by_plain_name && !self.owner.is_shared() { name.to_owned() } else { upstream_ids::user(&self.owner, name) }
     }

@@ -1,5 +1,5 @@
-//! One session changed in two places: on this replica, and on another one that was faster. What was changed here is done
-//! again on what the other one stored.
+//! One session changed in two places: on this replica, and on another one that was faster. What was changed here is
+//! done again on what the other one stored.
 //!
 //! The one who has the session's turn changes most of it; all others only add messages, label it, remove items, and
 //! withdraw what an ended run asks. So few fields can differ from both sides. Not here: reading and writing sessions
@@ -10,8 +10,8 @@ use interlingua_core::answer::Waiting;
 
 use super::session_doc::SessionDoc;
 
-/// The changes that lead from `base` to `mine`, done on `theirs`. Entries that are not written yet come after theirs. Every
-/// field is listed, so that a field without a rule does not compile.
+/// The changes that lead from `base` to `mine`, done on `theirs`. Entries that are not written yet come after theirs.
+/// Every field is listed, so that a field without a rule does not compile.
 pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -> SessionDoc {
     let mut merged = SessionDoc {
         updated_at: mine.updated_at.max(theirs.updated_at),

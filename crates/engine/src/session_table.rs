@@ -1,7 +1,8 @@
 //! All sessions: found by agent, owner and id, loaded from the store and saved to it.
 //!
 //! A session belongs to an agent and an owner. It is a small document in the store, kept in memory while it is in use.
-//! Not here: what a run says in it ([`super::transcripts`]), and what its owner may do with it ([`super::session_calls`]).
+//! Not here: what a run says in it ([`super::transcripts`]), and what its owner may do with it
+//! ([`super::session_calls`]).
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -69,8 +70,9 @@ impl SessionTable {
         Ok(found.unwrap_or_else(|| self.insert(key, owner, SessionDoc::new(id, agent, owner, None))))
     }
 
-    /// The session of this id that belongs to this user, created if it is not there. Callers that were not authenticated
-    /// may name users: the first user has the id for itself, and every other one has a separate session of the same id.
+    /// The session of this id that belongs to this user, created if it is not there. Callers that were not
+    /// authenticated may name users: the first user has the id for itself, and every other one has a separate session
+    /// of the same id.
     pub(super) async fn of_user(
         &self,
         agent: &str,

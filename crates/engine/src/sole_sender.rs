@@ -1,10 +1,10 @@
-//! The right to send to a receiver, and how much was sent: where several replicas may send, one of them has the right at
-//! a time, and the next one goes on where that one stopped. If a process is lost, what it sent last may be sent once
+//! The right to send to a receiver, and how much was sent: where several replicas may send, one of them has the right
+//! at a time, and the next one goes on where that one stopped. If a process is lost, what it sent last may be sent once
 //! more.
 //!
-//! A lease says who may begin. A document says how much was sent and who has begun last: it is read before each request,
-//! so that a replica that was paused, or is cut off, sends nothing after another one has begun. A process that has the store
-//! for itself has the right at once, and only notes. Not here: what is sent ([`super::delivery`]).
+//! A lease says who may begin. A document says how much was sent and who has begun last: it is read before each
+//! request, so that a replica that was paused, or is cut off, sends nothing after another one has begun. A process that
+//! has the store for itself has the right at once, and only notes. Not here: what is sent ([`super::delivery`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -182,8 +182,8 @@ fn lease(key: &str) -> String {
     format!("push/{key}")
 }
 
-/// The receiver was named again: whichever replica sends to it as it was before stops. Returns how many steps were sent.
-/// `None`: no replica has begun.
+/// The receiver was named again: whichever replica sends to it as it was before stops. Returns how many steps were
+/// sent. `None`: no replica has begun.
 pub(super) async fn supersede(store: &Arc<dyn Store>, key: &str) -> Result<Option<u64>, StoreError> {
     for _ in 0..MAX_WRITES {
         let Some(found) = store.get(COLLECTION, key).await? else { return Ok(None) };

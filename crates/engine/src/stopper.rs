@@ -21,9 +21,9 @@ use interlingua_upstream::{SendOptions, StopOutcome};
 /// How long it may take to ask the agent of a lost gateway. The next turn of the session waits for it.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Asks the agent of a run whose gateway was lost to stop: that gateway may only be paused, and still have its connection.
-/// Not waited for. No effect for agents that stop once their connection is closed, or that are stopped by an id that only
-/// their answer has.
+/// Asks the agent of a run whose gateway was lost to stop: that gateway may only be paused, and still have its
+/// connection. Not waited for. No effect for agents that stop once their connection is closed, or that are stopped by
+/// an id that only their answer has.
 pub(super) fn stop_lost(runs: &Arc<RunTable>, run: &Arc<ActiveRun>) {
     // It may have been taken out of the configuration.
     let is_its_agent = run.view(|view| view.run().agent == run.agent.name);

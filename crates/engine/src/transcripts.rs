@@ -368,8 +368,8 @@ fn turn_items(id: RunId, turn: u32, run: &Run) -> Vec<SessionItem> {
     input.chain(answer).collect()
 }
 
-/// True for a turn that calls the client or waits for a decision: the answer makes no sense to an agent that does not get
-/// the question, however large that is.
+/// True for a turn that calls the client or waits for a decision: the answer makes no sense to an agent that does not
+/// get the question, however large that is.
 fn asks(messages: &[Said]) -> bool {
     let is_question = |kind: &MessageType| matches!(kind, MessageType::FunctionCall | MessageType::McpApprovalRequest);
     messages.iter().any(|said| is_question(&said.message.kind))

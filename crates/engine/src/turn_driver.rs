@@ -98,8 +98,8 @@ impl<'a> TurnDriver<'a> {
         }
     }
 
-    /// Takes the turn, or ends it if it is `refused` before it begins. `opened`: the store's word that it knows the run.
-    /// Returns the turn that was queued behind it.
+    /// Takes the turn, or ends it if it is `refused` before it begins. `opened`: the store's word that it knows the
+    /// run. Returns the turn that was queued behind it.
     pub(super) async fn take(mut self, refused: Option<Fault>, opened: Option<StoreFuture<()>>) -> Option<Turn> {
         let began_at = Instant::now();
         self.turn.began_at = Some(began_at);

@@ -1,7 +1,7 @@
 //! What a traced turn consisted of: the calls of tools in it, and what was said if that is wanted.
 //!
-//! Read once, when the turn has ended, and only if its span is sent. Bounded whatever the run holds. Not here: how it is
-//! sent (`interlingua_observe`).
+//! Read once, when the turn has ended, and only if its span is sent. Bounded whatever the run holds. Not here: how it
+//! is sent (`interlingua_observe`).
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Turns that never reached the agent, or that the agent only refused: what becomes of the run, and what its client gets
-//! instead.
+//! Turns that never reached the agent, or that the agent only refused: what becomes of the run, and what its client
+//! gets instead.
 //!
 //! Not here: when that is so ([`super::turn_driver`]).
 

@@ -1,12 +1,13 @@
 //! The budget of events that attached readers have not read, for all runs together.
 //!
-//! One connection over HTTP/2 reads many runs at once, so a limit on connections does not bound this memory. Not here: the
-//! limit of a single run ([`super::waits`]), and responses that are encoded already (`interlingua_server`).
+//! One connection over HTTP/2 reads many runs at once, so a limit on connections does not bound this memory. Not here:
+//! the limit of a single run ([`super::waits`]), and responses that are encoded already (`interlingua_server`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Unread bytes of a run that are not counted: with less than this, each run makes progress even if the budget is used up.
+/// Unread bytes of a run that are not counted: with less than this, each run makes progress even if the budget is used
+/// up.
 pub(super) const FREE_BYTES: usize = 32 << 10;
 
 /// Unread bytes of all runs, beyond [`FREE_BYTES`] each.
@@ -27,8 +28,8 @@ impl UnreadBudget {
 pub(super) struct UnreadShare(Option<(Arc<UnreadBudget>, usize)>);
 
 impl UnreadShare {
-    /// Counts this many unread bytes instead of those counted before. False if the budget has no room for more; the share is
-    /// unchanged then.
+    /// Counts this many unread bytes instead of those counted before. False if the budget has no room for more; the
+    /// share is unchanged then.
     pub(super) fn count(&mut self, unread: usize, budget: &Arc<UnreadBudget>) -> bool {
         let wanted = unread.saturating_sub(FREE_BYTES);
         let held = self.0.as_ref().map_or(0, |(_, bytes)| *bytes);

@@ -1,9 +1,10 @@
 //! The ids of sessions and users as agents get them: never so that two owners meet in an agent's memory because they
 //! chose the same names.
 //!
-//! Callers that are not authenticated, on routes that share sessions, are one owner: agents get their names as they are.
-//! Names of every other owner become UUIDs of version 8, made of the owner and the name. These hold no secret, so anyone
-//! who knows both could compute one and use it as a plain name: a plain name of that form is made into another one, too.
+//! Callers that are not authenticated, on routes that share sessions, are one owner: agents get their names as they
+//! are. Names of every other owner become UUIDs of version 8, made of the owner and the name. These hold no secret, so
+//! anyone who knows both could compute one and use it as a plain name: a plain name of that form is made into another
+//! one, too.
 //!
 //! Not here: the keys of sessions in the store ([`super::session`]).
 

@@ -23,8 +23,8 @@ pub(super) async fn poll_once<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<
     poll_fn(|context| Poll::Ready(poll(context))).await
 }
 
-/// Waits while the store or the readers are too far behind. A store that several processes share writes what is behind in the
-/// end, or this one loses the run, which ends the waiting too.
+/// Waits while the store or the readers are too far behind. A store that several processes share writes what is behind
+/// in the end, or this one loses the run, which ends the waiting too.
 pub(super) async fn wait_for_room(
     run: &Arc<ActiveRun>,
     unread: &Arc<UnreadBudget>,

@@ -1,7 +1,7 @@
 //! Lines that a thread of their own writes, to standard output or a file.
 //!
-//! A worker only puts a value into a queue: it is formatted on the thread, which masks the values. If that is stuck, because no one
-//! reads the other end of a pipe, lines are dropped and counted. Not here: what a line says.
+//! A worker only puts a value into a queue: it is formatted on the thread, which masks the values. If that is stuck,
+//! because no one reads the other end of a pipe, lines are dropped and counted. Not here: what a line says.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};

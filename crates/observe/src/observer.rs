@@ -101,15 +101,16 @@ impl Observer {
         self
     }
 
-    /// The latest audit entries, the newest first: at most 1,000 refusals and 1,000 others since the start of the gateway.
+    /// The latest audit entries, the newest first: at most 1,000 refusals and 1,000 others since the start of the
+    /// gateway.
     #[must_use]
     pub fn recent_audit(&self, before: u64, count: usize) -> (Vec<AuditEntry>, Option<u64>) {
         self.refusals.sums(Instant::now(), false).into_iter().for_each(|sum| self.record(sum));
         self.recent.latest(before, count)
     }
 
-    /// Keeps an entry for the console, and writes it to the audit log, if there is one. Of refusals, a limited number of
-    /// each kind and address: the others are summed up.
+    /// Keeps an entry for the console, and writes it to the audit log, if there is one. Of refusals, a limited number
+    /// of each kind and address: the others are summed up.
     pub fn audit(&self, entry: AuditEntry) {
         let now = Instant::now();
         if entry.is_refusal() {

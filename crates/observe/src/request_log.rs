@@ -40,8 +40,8 @@ impl RequestLog {
         Arc::new(Self { observer, started, parts: Mutex::new(parts) })
     }
 
-    /// Begins the span of the request, if requests are traced. `client`: the trace and the span of the client, and whether
-    /// it records them, which decides for ours too.
+    /// Begins the span of the request, if requests are traced. `client`: the trace and the span of the client, and
+    /// whether it records them, which decides for ours too.
     pub fn trace(&self, client: impl FnOnce() -> Option<(u128, u64, bool)>) {
         if let Some(sample) = self.observer.sample() {
             self.parts().span = Some(ServerSpan::begin(client(), sample));

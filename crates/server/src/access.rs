@@ -1,6 +1,7 @@
 //! Admits requests: checks credentials, rights and limits.
 //!
-//! Not here: verification of credentials ([`interlingua_callers`]), and the earlier and later checks ([`super::check`]).
+//! Not here: verification of credentials ([`interlingua_callers`]), and the earlier and later checks
+//! ([`super::check`]).
 
 use std::sync::Arc;
 

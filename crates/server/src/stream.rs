@@ -370,8 +370,8 @@ impl Drop for Steps {
     }
 }
 
-/// The timer for [`Exchange::wake_at`]. It fires at most once in a millisecond, so that an exchange whose time has always come
-/// cannot keep the thread busy.
+/// The timer for [`Exchange::wake_at`]. It fires at most once in a millisecond, so that an exchange whose time has
+/// always come cannot keep the thread busy.
 #[derive(Default)]
 struct Alarm {
     timer: Option<(Millis, Pin<Box<Sleep>>)>,

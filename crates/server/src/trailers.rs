@@ -1,5 +1,5 @@
-//! Trailers of a response. The library has no place for them: a response carries them as an extension, which HTTP/2 reads when
-//! the body has ended.
+//! Trailers of a response. The library has no place for them: a response carries them as an extension, which HTTP/2
+//! reads when the body has ended.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};

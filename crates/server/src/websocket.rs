@@ -1,8 +1,8 @@
 //! Endpoints over WebSocket: every text message is a request, and every line written by the exchange is one message.
 //!
-//! As many messages of a connection are answered at the same time as [`WebSocketRules::parallel`] says, and one more can be
-//! queued. The connection caches the results of requests that are not stored, for later requests. Closing the connection
-//! has the same effect on a run as closing a stream. Not here: the parsing of frames ([`super::messages`]).
+//! As many messages of a connection are answered at the same time as [`WebSocketRules::parallel`] says, and one more
+//! can be queued. The connection caches the results of requests that are not stored, for later requests. Closing the
+//! connection has the same effect on a run as closing a stream. Not here: the parsing of frames ([`super::messages`]).
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -311,8 +311,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Begins to answer a message. If as many as allowed are answered, one more is queued, and further ones are rejected
-    /// while the others continue.
+    /// Begins to answer a message. If as many as allowed are answered, one more is queued, and further ones are
+    /// rejected while the others continue.
     async fn begin(&mut self, incoming: Incoming) -> Result<(), ReceiveEnd> {
         if self.answering.len() < self.parallel {
             self.answering.push(Box::pin(answer(Rc::clone(&self.shared), incoming)));

@@ -13,8 +13,8 @@ const VERSION: &str = "/v1";
 /// Maximum number of tried mounts. Each one costs a lookup in the routing table.
 const MAX_MOUNTS: usize = 64;
 
-/// The endpoint that a request probably meant: its route, and the path that would have reached it. `None`: no such mistake
-/// explains the path.
+/// The endpoint that a request probably meant: its route, and the path that would have reached it. `None`: no such
+/// mistake explains the path.
 pub(super) fn intended_endpoint(routes: &Routes, head: &RequestHead) -> Option<(Arc<ServedRoute>, String)> {
     let path = head.uri.path();
     let doubled = path.split_once("/v1/v1/").map(|(before, after)| format!("{before}{VERSION}/{after}"));

@@ -22,8 +22,8 @@ use interlingua_store::StoreError;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for the rest of a connection: encryption, password, settings.
 const ENTER_TIMEOUT: Duration = Duration::from_secs(5);
-/// The least time after which data that is not acknowledged ends a connection. Otherwise it is a third of a lease, so that
-/// the lease can still be renewed over another one.
+/// The least time after which data that is not acknowledged ends a connection. Otherwise it is a third of a lease, so
+/// that the lease can still be renewed over another one.
 const MIN_USER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeout of a notification. A notification is never sent through a pooler.
 const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -102,7 +102,8 @@ impl Connector {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Finds out whether sessions stay what they are, by a notification: poolers accept to listen, and then pass nothing on.
+    /// Finds out whether sessions stay what they are, by a notification: poolers accept to listen, and then pass
+    /// nothing on.
     pub(super) async fn find_out_sessions(&self) -> Result<(), StoreError> {
         let sql = |error: tokio_postgres::Error| store_error(&error);
         let notices = Arc::new(Notices::default());

@@ -13,8 +13,8 @@ use tokio_postgres::{Client, Error, Row};
 
 use interlingua_store::local::lock;
 
-/// Parameters of a statement with their types: no round trip is needed to learn them, and no name is left behind, so that
-/// poolers may give each transaction another connection.
+/// Parameters of a statement with their types: no round trip is needed to learn them, and no name is left behind, so
+/// that poolers may give each transaction another connection.
 pub(super) type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 
 /// Time after which a statement without a result fails. The database cancels statements earlier.
@@ -46,8 +46,8 @@ impl Schema {
     }
 }
 
-/// A connection. Statements that are begun at the same time are sent one after the other, without waiting for the results
-/// in between.
+/// A connection. Statements that are begun at the same time are sent one after the other, without waiting for the
+/// results in between.
 pub(super) struct Database {
     client: Client,
     schema: Schema,
@@ -73,8 +73,8 @@ impl Database {
         self.given_up.notify_one();
     }
 
-    /// Waits for the result of a statement. A database that is cut off without a word never sends one: the connection is
-    /// given up then.
+    /// Waits for the result of a statement. A database that is cut off without a word never sends one: the connection
+    /// is given up then.
     async fn await_result<T>(&self, statement: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let mut statement = pin!(statement);
         if let Ok(result) = timeout(self.limit, &mut statement).await {

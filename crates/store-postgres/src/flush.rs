@@ -237,8 +237,8 @@ impl Flush {
             && self.signals.is_empty()
     }
 
-    /// The keys of what other replicas may write at the same time, in one order for all. Every version of the gateway has
-    /// the same keys.
+    /// The keys of what other replicas may write at the same time, in one order for all. Every version of the gateway
+    /// has the same keys.
     fn locks(&self) -> Vec<i64> {
         let key = |kind: &str, name: &str| {
             let hash = Sha256::new().chain_update(kind).chain_update([0]).chain_update(name).finalize();

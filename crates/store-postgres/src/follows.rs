@@ -297,8 +297,8 @@ impl Follows {
 }
 
 impl FollowState {
-    /// Passes on what was read of a log. Lines that do not follow the last ones, or for which there is no room, come from the
-    /// run's rows later.
+    /// Passes on what was read of a log. Lines that do not follow the last ones, or for which there is no room, come
+    /// from the run's rows later.
     fn pass_on(&mut self, run: RunId, frame: &log::Frame<'_, 16>) {
         let Some(numbers) = self.by_run.get(&run) else { return };
         let end = frame.first + u64::from(frame.count);

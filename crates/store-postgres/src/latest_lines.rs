@@ -1,5 +1,5 @@
-//! The latest lines of runs, which are only in the log of the replica that holds them. Not here: whose log is read, and why
-//! ([`super::recover`], [`super::given_up`]).
+//! The latest lines of runs, which are only in the log of the replica that holds them. Not here: whose log is read, and
+//! why ([`super::recover`], [`super::given_up`]).
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Leases: who does what only one of all replicas does. A lease ends with the replica that has it. Not here: the lease of
-//! a replica itself ([`super::writer`], [`super::recover`]).
+//! Leases: who does what only one of all replicas does. A lease ends with the replica that has it. Not here: the lease
+//! of a replica itself ([`super::writer`], [`super::recover`]).
 
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
@@ -8,8 +8,8 @@ use super::database::{Database, Parameters};
 use super::inner::Inner;
 use interlingua_store::StoreError;
 
-/// This replica, if it is not fenced. The one who fences it waits until the statement is over, so that nothing of it comes
-/// after its leases were taken from it.
+/// This replica, if it is not fenced. The one who fences it waits until the statement is over, so that nothing of it
+/// comes after its leases were taken from it.
 macro_rules! this_replica {
     () => {
         "me AS (SELECT id FROM il.replicas WHERE id = $1 AND state = 'active' FOR KEY SHARE)"

@@ -1,14 +1,14 @@
-//! A store in a PostgreSQL database, which any number of gateways use at the same time. Each replica writes
-//! the new events of all its runs in one transaction every few milliseconds, so that a running stream causes little load.
+//! A store in a PostgreSQL database, which any number of gateways use at the same time. Each replica writes the new
+//! events of all its runs in one transaction every few milliseconds, so that a running stream causes little load.
 //!
-//! `options` has the settings, `begin` joins the other replicas and `standing` has the state of this one,
-//! `connect` and `database` a connection, `schema` the tables, `check` whether a database can be used; `work` and
-//! `queue` pending writes, `tracked` the written parts of runs, `flush` one transaction, `results` its result, `writer`
-//! the task that sends flushes; `reads` the connections for reading, `reader` the queries; `turns`, `follows` and
-//! `signals` data from other replicas; `recover` the runs of lost replicas, `latest_lines` lines that only their logs
-//! contain, `given_up` orphaned runs of this replica, `handed_out` the runs given to the engine; `leases` tasks that one
-//! replica performs for all, `retention` deletions, `import` data from a store of another kind. All of them run on a
-//! thread of their own. Not here: files.
+//! `options` has the settings, `begin` joins the other replicas and `standing` has the state of this one, `connect` and
+//! `database` a connection, `schema` the tables, `check` whether a database can be used; `work` and `queue` pending
+//! writes, `tracked` the written parts of runs, `flush` one transaction, `results` its result, `writer` the task that
+//! sends flushes; `reads` the connections for reading, `reader` the queries; `turns`, `follows` and `signals` data from
+//! other replicas; `recover` the runs of lost replicas, `latest_lines` lines that only their logs contain, `given_up`
+//! orphaned runs of this replica, `handed_out` the runs given to the engine; `leases` tasks that one replica performs
+//! for all, `retention` deletions, `import` data from a store of another kind. All of them run on a thread of their
+//! own. Not here: files.
 
 mod begin;
 mod check;
@@ -126,7 +126,8 @@ impl Postgres {
         Ok(Self { inner, jobs })
     }
 
-    /// Checks whether the database can be used, without changing anything in it. Returns a description of the store. Blocks.
+    /// Checks whether the database can be used, without changing anything in it. Returns a description of the store.
+    /// Blocks.
     ///
     /// # Errors
     /// Those of [`Postgres::open`], and why this role or this server cannot be used.

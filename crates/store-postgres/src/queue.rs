@@ -13,8 +13,8 @@ use super::work::WriteCommand;
 use interlingua_store::local::lock;
 use interlingua_store::{Journal, StoreError};
 
-/// Work, and the replica that this process was when its caller asked for it. What one replica has decided is not written
-/// by another one, though it is the same process.
+/// Work, and the replica that this process was when its caller asked for it. What one replica has decided is not
+/// written by another one, though it is the same process.
 pub(super) type QueuedWork = (Uuid, WriteCommand);
 
 /// Work that waits for the next flush.

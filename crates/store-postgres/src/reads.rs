@@ -1,5 +1,5 @@
-//! The connections for reading, shared by all who read: each sends its statement without waiting for the results of others.
-//! Not here: the statements ([`super::reader`]).
+//! The connections for reading, shared by all who read: each sends its statement without waiting for the results of
+//! others. Not here: the statements ([`super::reader`]).
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Runs of replicas that were lost: such a replica is fenced, the latest lines of its runs are moved from its log to their
-//! own rows, its places in lines are given up, and its runs are handed out. Not here: ending them (the engine).
+//! Runs of replicas that were lost: such a replica is fenced, the latest lines of its runs are moved from its log to
+//! their own rows, its places in lines are given up, and its runs are handed out. Not here: ending them (the engine).
 
 use std::collections::HashMap;
 
@@ -18,8 +18,9 @@ use interlingua_store::StoreError;
 /// Number of runs that are handed out at once.
 const BATCH: i64 = 50;
 
-/// By the store's clock, and only by a replica that has been connected for a lease itself, without a gap: after an outage
-/// for all, one that comes back first does not take over what the others have. One that flushes at this moment is there.
+/// By the store's clock, and only by a replica that has been connected for a lease itself, without a gap: after an
+/// outage for all, one that comes back first does not take over what the others have. One that flushes at this moment
+/// is there.
 const FENCE: &str = "
     UPDATE il.replicas SET state = 'fenced' WHERE id IN (
         SELECT r.id FROM il.replicas r

@@ -1,5 +1,5 @@
-//! The URL of a database in the forms that operators have: those of libpq. `tokio-postgres` knows only some of the options
-//! and fails on the others; here they are taken out of the URL, checked and returned. Not here: connecting
+//! The URL of a database in the forms that operators have: those of libpq. `tokio-postgres` knows only some of the
+//! options and fails on the others; here they are taken out of the URL, checked and returned. Not here: connecting
 //! ([`super::connect`]), and the certificate files themselves ([`super::tls`]).
 
 use std::borrow::Cow;

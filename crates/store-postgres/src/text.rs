@@ -1,6 +1,6 @@
-//! Texts as the database keeps them: PostgreSQL has no U+0000. The order of texts and their prefixes stay the same, so that
-//! keys can be compared and listed as they are kept. And how long those are that are in an index. Not here: texts in JSON,
-//! which are bytes for the database.
+//! Texts as the database keeps them: PostgreSQL has no U+0000. The order of texts and their prefixes stay the same, so
+//! that keys can be compared and listed as they are kept. And how long those are that are in an index. Not here: texts
+//! in JSON, which are bytes for the database.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,8 @@ use interlingua_core::call::RunInfo;
 
 use interlingua_store::StoreError;
 
-/// The greatest length in bytes of texts that are in one index together. PostgreSQL has room for 2,704, with other columns.
+/// The greatest length in bytes of texts that are in one index together. PostgreSQL has room for 2,704, with other
+/// columns.
 const MAX_LENGTH: usize = 2400;
 
 /// Both U+0000 and U+0001 are kept as two characters, of which this is the first.

@@ -1,5 +1,5 @@
-//! The writer: collects work and flushes it, over one connection, one flush at a time. A flush whose outcome is unknown is
-//! sent again until it is known. Not here: what a flush is ([`super::flush`]).
+//! The writer: collects work and flushes it, over one connection, one flush at a time. A flush whose outcome is unknown
+//! is sent again until it is known. Not here: what a flush is ([`super::flush`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use super::work::WriteCommand;
 use interlingua_base::clock;
 use interlingua_store::{Health, StoreError};
 
-/// The shortest time between the begins of two flushes while runs grow. An event is published after its commit, so this is
-/// the latency that a stream pays under load.
+/// The shortest time between the begins of two flushes while runs grow. An event is published after its commit, so this
+/// is the latency that a stream pays under load.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(10);
 /// The same while a caller waits.
 const URGENT_INTERVAL: Duration = Duration::from_millis(2);
@@ -312,7 +312,10 @@ impl Writer {
         match given_up::give_up(database, self.replica, &self.refused).await {
             Ok(()) => self.refused.clear(),
             Err(error) => {
-                tracing::warn!(error = describe(&error), "cannot give up a refused run");
+                tracing::warn!(
+                    error = describe(&error),
+                    "cannot release the runs whose writes the database refused: the next flush tries again"
+                );
                 self.roll_back().await;
             }
         }

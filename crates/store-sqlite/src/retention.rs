@@ -1,6 +1,6 @@
 //! The queries and deletions of retention: documents attached to a run are deleted with it, and parts with their
-//! document. All selections use indexes. Not here: the order of the steps ([`interlingua_store::retention`]), and waiting
-//! runs, which the engine ends.
+//! document. All selections use indexes. Not here: the order of the steps ([`interlingua_store::retention`]), and
+//! waiting runs, which the engine ends.
 
 use interlingua_core::event::Millis;
 use interlingua_core::id::RunId;

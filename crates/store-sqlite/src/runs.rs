@@ -234,8 +234,8 @@ impl WriteTransaction<'_> {
     fn write(&mut self, run: &Arc<dyn Journal>, mut track: TrackedRun) -> Result<(), QueryError> {
         let snapshot = RunSnapshot::take(&**run, |record| {
             let (length, stored) = (record.len(), track.segment_events);
-            // Starts over if the run has ended, and if this journal has fewer events than the store. Evicted events stay
-            // as they are: they end with a segment, and are never withdrawn.
+            // Starts over if the run has ended, and if this journal has fewer events than the store. Evicted events
+            // stay as they are: they end with a segment, and are never withdrawn.
             let rewrite = length < stored || (record.is_finished() && length > stored);
             let starts_over = rewrite || run.dirty_flag().generation() != track.generation;
             if starts_over { record.evicted() } else { stored }

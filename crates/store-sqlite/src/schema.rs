@@ -127,8 +127,8 @@ const STEPS: &[&str] = &[
     ALTER TABLE runs ADD COLUMN tags TEXT;
     CREATE INDEX runs_with_tags ON runs (owner, created_at, id) WHERE tags IS NOT NULL;
     ",
-    // How a run began, for lists of the runs of all owners, and an index for their order. NULL: an earlier version wrote
-    // the row.
+    // How a run began, for lists of the runs of all owners, and an index for their order. NULL: an earlier version
+    // wrote the row.
     "
     ALTER TABLE runs ADD COLUMN preview TEXT;
     CREATE INDEX runs_of_all ON runs (changed_at, id);

@@ -36,9 +36,9 @@ pub trait Coordination: Send + Sync + 'static {
     /// when the store is closed.
     fn signals(&self) -> UnboundedReceiver<(RunId, Signal)>;
 
-    /// The runs that were queued or running when their process died, oldest first. The caller now holds each of them and
-    /// must load, close, open and settle it. The record may be ahead of its metadata and even contain the run's end: no
-    /// client has seen that. Waiting runs are not included, because they can simply continue. Called once at startup, and
-    /// every second if the store is shared: such a store returns some runs of fenced replicas at a time.
+    /// The runs that were queued or running when their process died, oldest first. The caller now holds each of them
+    /// and must load, close, open and settle it. The record may be ahead of its metadata and even contain the run's
+    /// end: no client has seen that. Waiting runs are not included, because they can simply continue. Called once at
+    /// startup, and every second if the store is shared: such a store returns some runs of fenced replicas at a time.
     fn recover(&self) -> StoreFuture<Vec<RunId>>;
 }

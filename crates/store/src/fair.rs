@@ -1,7 +1,7 @@
 //! Fair distribution of losses when there is too much data: the largest owners lose first, so that one owner's volume
-//! never displaces another's. Principals are levelled first, then the owners (tenants, routes) of each. Before that,
-//! a principal that has more than its own bound loses that much, and no one else does. Not here: which items of an owner are
-//! deleted, and the bounds ([`super::owner_bounds`]).
+//! never displaces another's. Principals are levelled first, then the owners (tenants, routes) of each. Before that, a
+//! principal that has more than its own bound loses that much, and no one else does. Not here: which items of an owner
+//! are deleted, and the bounds ([`super::owner_bounds`]).
 
 use std::collections::BTreeMap;
 

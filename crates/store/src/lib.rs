@@ -1,16 +1,16 @@
 //! Storage of runs, sessions and documents: the [`Store`] trait and its contract.
 //!
 //! The engine updates runs in memory; the store persists them later. [`RunStore::touch`] reports that a run has new
-//! events and costs one atomic flag; [`RunStore::settle`] waits until everything reported so far is durable. The contract
-//! tests in `tests/store` run against every implementation. Not here: the meaning of sessions and documents (the
-//! engine), the journal format (`interlingua_core::journal`), and the settings (`interlingua_config`).
+//! events and costs one atomic flag; [`RunStore::settle`] waits until everything reported so far is durable. The
+//! contract tests in `tests/store` run against every implementation. Not here: the meaning of sessions and documents
+//! (the engine), the journal format (`interlingua_core::journal`), and the settings (`interlingua_config`).
 //!
 //! # The contract
 //!
 //! **Futures.** Work starts when a method is called, not when its future is polled; dropping a future cancels nothing.
 //! Writes take effect in call order; a read sees every write that was confirmed before the call, and possibly later
-//! ones. No method blocks the calling thread for longer than a memory access. Only [`RunStore::touch`] may be called while
-//! a run's lock is held, because a store takes that lock ([`Journal::with`]) itself.
+//! ones. No method blocks the calling thread for longer than a memory access. Only [`RunStore::touch`] may be called
+//! while a run's lock is held, because a store takes that lock ([`Journal::with`]) itself.
 //!
 //! **Durability.** *Durable* means: survives `kill -9` of the process if the store outlives it, and otherwise lasts
 //! until the process ends. A write whose future succeeded is durable and visible to every later call. A store with
@@ -30,10 +30,10 @@
 //! id of its own that ends with it. The replica that opened a run *holds* it until it settles the run's end, or a turn
 //! after which the run waits: only the holder writes the run, and the store itself refuses every other writer
 //! ([`StoreError::Fenced`]). A replica that the others have not seen for the time of a lease may be *fenced*: from then
-//! on it writes nothing, its runs are handed out by [`Coordination::recover`], each to one replica, and it learns of each that it
-//! has lost it ([`Journal::lost`]). Until it is fenced it loses nothing, however late it is. Other replicas follow a run
-//! ([`SharedStore::follow`]) and stop it ([`Coordination::signal`]). The turns of a session are taken in one order on all replicas
-//! ([`SharedStore::queue_turn`]). Order and time are the store's.
+//! on it writes nothing, its runs are handed out by [`Coordination::recover`], each to one replica, and it learns of
+//! each that it has lost it ([`Journal::lost`]). Until it is fenced it loses nothing, however late it is. Other
+//! replicas follow a run ([`SharedStore::follow`]) and stop it ([`Coordination::signal`]). The turns of a session are
+//! taken in one order on all replicas ([`SharedStore::queue_turn`]). Order and time are the store's.
 
 mod coordination;
 mod documents;

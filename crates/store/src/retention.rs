@@ -1,7 +1,7 @@
 //! The plan of a retention pass, the same for all stores: the runs of each route, all runs, the documents of each
 //! collection, and then bytes. Each step deletes what is too old, then the oldest data of principals that exceed their
-//! own limits ([`super::owner_bounds`]), and then the oldest data of the largest owners ([`super::fair`]). All deletions
-//! of a step are one batch.
+//! own limits ([`super::owner_bounds`]), and then the oldest data of the largest owners ([`super::fair`]). All
+//! deletions of a step are one batch.
 //!
 //! A store implements [`RetentionBackend`] with its queries. Not here: waiting runs, which the engine ends.
 

@@ -30,8 +30,8 @@ pub trait Journal: Send + Sync + 'static {
     fn archived(&self, events: u64) {
         let _ = events;
     }
-    /// Reports that another replica has taken the run over: nothing of it may be published or written any more. Called as
-    /// [`Journal::committed`] is, and only by a shared store.
+    /// Reports that another replica has taken the run over: nothing of it may be published or written any more. Called
+    /// as [`Journal::committed`] is, and only by a shared store.
     fn lost(&self) {}
 }
 
@@ -99,8 +99,8 @@ pub struct Query {
     pub owner: Option<String>,
     /// All further conditions. A `limit` of 0 means [`Query::LIMIT`].
     pub filter: Filter,
-    /// Only runs whose preview, session or owner contains this text, in any case of ASCII letters; whose id it is; or which
-    /// failed with an error code that begins with it, as written or in capitals.
+    /// Only runs whose preview, session or owner contains this text, in any case of ASCII letters; whose id it is; or
+    /// which failed with an error code that begins with it, as written or in capitals.
     pub text: Option<String>,
     /// Routes with their expiry times: a run of the route that ended earlier is left out, even if it still exists.
     pub expired_before: Vec<(String, Millis)>,
@@ -265,8 +265,8 @@ pub trait RunStore: Send + Sync + 'static {
     /// journal, including one recreated from [`RunStore::load`]; such a journal starts with all stored events.
     ///
     /// Confirmed: the caller holds the run, which can be found and is recovered after a crash. Its events so far are
-    /// durable, as reported by [`Journal::committed`]. In a shared store: [`StoreError::Fenced`] if another replica holds
-    /// the run, or has continued it since it was loaded.
+    /// durable, as reported by [`Journal::committed`]. In a shared store: [`StoreError::Fenced`] if another replica
+    /// holds the run, or has continued it since it was loaded.
     fn open(&self, run: &Arc<dyn Journal>, claim: Claim) -> StoreFuture<()>;
 
     /// Reports that a run has new events. Never blocks, never fails: the events become durable within a fraction of a

@@ -1,5 +1,5 @@
-//! Data that is copied from one store to another of a different kind. Not here: reading (`interlingua-store-sqlite`) and
-//! writing (`interlingua-store-postgres`).
+//! Data that is copied from one store to another of a different kind. Not here: reading (`interlingua-store-sqlite`)
+//! and writing (`interlingua-store-postgres`).
 
 use std::sync::Arc;
 

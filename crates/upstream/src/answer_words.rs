@@ -1,5 +1,5 @@
-//! Answers to pending items in words, as people type them: yes, no, `edit JSON`, or a text. The kind of the item decides the
-//! form of the answer, and its decisions what a text means.
+//! Answers to pending items in words, as people type them: yes, no, `edit JSON`, or a text. The kind of the item
+//! decides the form of the answer, and its decisions what a text means.
 
 use interlingua_core::answer::AnswerBody;
 use interlingua_core::pending::{Decision, Pending, PendingKind};

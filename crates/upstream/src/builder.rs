@@ -4,8 +4,8 @@
 //! For code that acts as an agent: the demo agent, tests, and agents written in Rust. Behaves like the runtime's
 //! builder, including nulls, snapshots and merging. The caller provides ids and times.
 //!
-//! Not here: repairing an agent's output ([`interlingua_core::normalize`]), and streaming runs to clients (the native adapter,
-//! which is stricter). Like agents, the builder allows two open messages at once.
+//! Not here: repairing an agent's output ([`interlingua_core::normalize`]), and streaming runs to clients (the native
+//! adapter, which is stricter). Like agents, the builder allows two open messages at once.
 //!
 //! ```
 //! use interlingua_upstream::builder::ResponseBuilder;

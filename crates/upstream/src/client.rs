@@ -133,8 +133,8 @@ pub async fn is_there(url: &str) -> bool {
     client.get(url).send().await.is_ok_and(|response| response.status().is_success())
 }
 
-/// The JSON document at a URL. `None` if a GET fails, takes longer than 5 s, or answers with something else or with more than
-/// 1 MiB.
+/// The JSON document at a URL. `None` if a GET fails, takes longer than 5 s, or answers with something else or with
+/// more than 1 MiB.
 pub async fn document(url: &str) -> Option<Value> {
     const LIMIT: std::time::Duration = std::time::Duration::from_secs(5);
     const MAX_BYTES: usize = 1 << 20;
@@ -156,8 +156,8 @@ async fn read_document(request: reqwest::RequestBuilder, max_bytes: usize) -> Op
     serde_json::from_slice(&body).ok()
 }
 
-/// The pending item of a session, from the session's runs. `None` if the server lists no runs, as only this gateway does, or
-/// none of them waits for the item.
+/// The pending item of a session, from the session's runs. `None` if the server lists no runs, as only this gateway
+/// does, or none of them waits for the item.
 pub async fn find_item(url: &str, session: &str, item: &str, key: Option<&str>) -> Option<Pending> {
     const LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
     const MAX_BYTES: usize = 64 << 20;

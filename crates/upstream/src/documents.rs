@@ -113,8 +113,9 @@ where
         Self { times, most, same, entries: Mutex::new(Vec::new()) }
     }
 
-    /// A document. `fetch` is called if a fetch is due; its future runs on the runtime of the calling thread, even if no
-    /// caller waits for it any longer. `late`: the error of a fetch that took too long. `note` gets what should be logged.
+    /// A document. `fetch` is called if a fetch is due; its future runs on the runtime of the calling thread, even if
+    /// no caller waits for it any longer. `late`: the error of a fetch that took too long. `note` gets what should be
+    /// logged.
     pub(super) async fn get<F>(
         &self,
         key: K,

@@ -1,5 +1,5 @@
-//! The headers of one turn's requests besides those of the protocol: forwarded headers of the client, its trace, and the
-//! identity of the caller.
+//! The headers of one turn's requests besides those of the protocol: forwarded headers of the client, its trace, and
+//! the identity of the caller.
 //!
 //! Not here: which requests get them ([`super::http`]).
 

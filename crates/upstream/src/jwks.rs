@@ -1,6 +1,7 @@
 //! Reads what issuers of tokens publish, over HTTP. Every request is a connection of its own: they are minutes apart.
 //!
-//! Not here: what the documents mean, and when they are read ([`interlingua_base::ports::JwksFetcher`] has the callers' side).
+//! Not here: what the documents mean, and when they are read ([`interlingua_base::ports::JwksFetcher`] has the callers'
+//! side).
 
 use std::time::Duration;
 

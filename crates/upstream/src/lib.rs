@@ -111,8 +111,8 @@ pub trait Upstream: Send + Sync + 'static {
     /// If the request cannot be expressed in the agent's protocol.
     fn start(&self, request: &TurnRequest<'_>, via: SendOptions<'_>) -> Result<Conversation, Fault>;
 
-    /// The agent's endpoints, each turn at one of which needs a [`EndpointPermit`]. `None`: it has none, since it is in this
-    /// process.
+    /// The agent's endpoints, each turn at one of which needs a [`EndpointPermit`]. `None`: it has none, since it is in
+    /// this process.
     fn pool(&self) -> Option<&Arc<EndpointPool>> {
         None
     }

@@ -51,8 +51,8 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// The client of a collector. Nothing is connected yet. `endpoint`: without the path of a signal. `headers`: sent with
-    /// every request; names in lower case.
+    /// The client of a collector. Nothing is connected yet. `endpoint`: without the path of a signal. `headers`: sent
+    /// with every request; names in lower case.
     ///
     /// # Errors
     /// A sentence for the operator: a header that HTTP does not allow, or TLS that cannot be set up.
@@ -181,7 +181,8 @@ async fn grpc_answer(response: Response) -> Result<Bytes, ExportError> {
     };
     match in_headers.or_else(|| trailers.as_ref().and_then(grpc_status)) {
         Some(0) => Ok(unframed(body)),
-        // CANCELLED, DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE, UNAVAILABLE, DATA_LOSS, by the specification of OTLP/gRPC.
+        // CANCELLED, DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE, UNAVAILABLE, DATA_LOSS, by the specification of
+        // OTLP/gRPC.
         Some(code) => Err(ExportError {
             retryable: matches!(code, 1 | 4 | 10 | 11 | 14 | 15),
             retry_after: None,

@@ -17,8 +17,8 @@ impl OwnListeners {
         self.0.store(Arc::new(listens));
     }
 
-    /// Whether a connection to the host and port of a URL would reach a listener. A host name counts as this machine only if
-    /// it is a name of loopback addresses: names are not resolved here.
+    /// Whether a connection to the host and port of a URL would reach a listener. A host name counts as this machine
+    /// only if it is a name of loopback addresses: names are not resolved here.
     #[must_use]
     pub fn include(&self, url: &Url) -> bool {
         let listens = self.0.load();

@@ -17,8 +17,8 @@ pub fn install_crypto() {
     });
 }
 
-/// The TLS settings of a client. `secure`: it speaks TLS; otherwise it trusts no certificate, since reading those of the
-/// system takes time and memory that plain HTTP has no use for.
+/// The TLS settings of a client. `secure`: it speaks TLS; otherwise it trusts no certificate, since reading those of
+/// the system takes time and memory that plain HTTP has no use for.
 pub(super) fn client_config(secure: bool) -> ClientConfig {
     install_crypto();
     if secure { system_roots() } else { no_roots() }

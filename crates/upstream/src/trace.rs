@@ -58,8 +58,8 @@ impl Trace {
         (trace, span, flags & 1 == 1)
     }
 
-    /// The same trace as an agent gets it that is called within this span of ours. In version 00, because that is what we
-    /// speak, whatever the client does. Of the flags those that this version knows are kept: sampled, random.
+    /// The same trace as an agent gets it that is called within this span of ours. In version 00, because that is what
+    /// we speak, whatever the client does. Of the flags those that this version knows are kept: sampled, random.
     #[must_use]
     pub fn child(&self, span: u64) -> Self {
         const KNOWN_FLAGS: u8 = 0b11;

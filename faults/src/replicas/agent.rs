@@ -12,8 +12,8 @@ use interlingua_testing_support::gateway::last_input_text;
 use interlingua_testing_support::upstream::{Reply, Upstream};
 use serde_json::Value;
 
-/// A task for the agent: the text of the request has its key, the number of deltas in the answer and the time before each
-/// delta.
+/// A task for the agent: the text of the request has its key, the number of deltas in the answer and the time before
+/// each delta.
 pub(crate) fn task(key: String, words: usize, pace: Duration) -> Task {
     let text = format!("{key} {words} {}", pace.as_millis());
     let answer = answer(&key, words).concat();

@@ -1,5 +1,5 @@
-//! The clocks of two of three gateways are wrong, by an hour in each direction: no gateway takes runs over for that, and
-//! none deletes what the others keep, although runs are kept for half an hour only.
+//! The clocks of two of three gateways are wrong, by an hour in each direction: no gateway takes runs over for that,
+//! and none deletes what the others keep, although runs are kept for half an hour only.
 //!
 //! Not here: a clock that is set while a gateway runs.
 

@@ -1,5 +1,5 @@
-//! A gateway is killed in mid-run, three times, and not started again: clients resume elsewhere and get an end within the
-//! lease and a little more.
+//! A gateway is killed in mid-run, three times, and not started again: clients resume elsewhere and get an end within
+//! the lease and a little more.
 
 use std::thread;
 use std::time::{Duration, Instant};

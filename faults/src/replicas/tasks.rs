@@ -1,5 +1,5 @@
-//! Clients of A2A: they begin tasks with a receiver of notifications, follow them by subscribing elsewhere when a stream
-//! breaks, and compare what they saw with the task on every gateway; and the receiver, which compares the order.
+//! Clients of A2A: they begin tasks with a receiver of notifications, follow them by subscribing elsewhere when a
+//! stream breaks, and compare what they saw with the task on every gateway; and the receiver, which compares the order.
 //!
 //! Not here: clients that resume by number (`load.rs`).
 

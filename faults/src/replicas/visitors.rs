@@ -1,5 +1,5 @@
-//! Clients of the balancer beside the streams of the load: some take whole answers over connections that stay open, some
-//! take turns of sessions, and some follow long runs directly on each gateway in turn.
+//! Clients of the balancer beside the streams of the load: some take whole answers over connections that stay open,
+//! some take turns of sessions, and some follow long runs directly on each gateway in turn.
 //!
 //! Not here: streams through the balancer (`load.rs`).
 

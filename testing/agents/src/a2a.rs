@@ -1,5 +1,5 @@
-//! An A2A agent as a2a-sdk writes one, in version 1.0 or 0.3, over JSON-RPC or HTTP+JSON: found by its card, answers with
-//! a task and its artifacts, keeps its tasks, and shows one from its begin to those who subscribe to it.
+//! An A2A agent as a2a-sdk writes one, in version 1.0 or 0.3, over JSON-RPC or HTTP+JSON: found by its card, answers
+//! with a task and its artifacts, keeps its tasks, and shows one from its begin to those who subscribe to it.
 //!
 //! Not here: how the versions differ on the wire (`forms`).
 

@@ -1,5 +1,5 @@
-//! An agent on CloudBase's agent server 0.1.1, the last one that speaks AG-Kit: a small stream of events, one interrupt at
-//! its end at most, and a mark behind every orderly end.
+//! An agent on CloudBase's agent server 0.1.1, the last one that speaks AG-Kit: a small stream of events, one interrupt
+//! at its end at most, and a mark behind every orderly end.
 //!
 //! Not here: what its LangGraph adapter does wrong (the connector's own tests).
 

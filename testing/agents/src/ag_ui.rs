@@ -1,5 +1,5 @@
-//! An agent that speaks AG-UI 1.0 as LangGraph behind its integration does: it remembers a thread, asks with the outcome of
-//! a run, and takes answers in `resume`.
+//! An agent that speaks AG-UI 1.0 as LangGraph behind its integration does: it remembers a thread, asks with the
+//! outcome of a run, and takes answers in `resume`.
 //!
 //! Not here: how other servers deviate (the tests of the connector, with recorded exchanges).
 

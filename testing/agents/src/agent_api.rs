@@ -1,5 +1,5 @@
-//! An agent of the Agent API, as AgentScope Runtime writes one: every object is announced, filled and completed, and the
-//! last frame repeats the whole output.
+//! An agent of the Agent API, as AgentScope Runtime writes one: every object is announced, filled and completed, and
+//! the last frame repeats the whole output.
 //!
 //! Not here: what other frameworks behind the runtime leave out (the scripts of `interlingua_core_testkit`).
 

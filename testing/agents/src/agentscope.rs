@@ -1,5 +1,5 @@
-//! An agent in the service of AgentScope 2.0, as agentscope 2.0.10 runs one: sessions, requests that only start replies, a
-//! stream that never ends, and the messages of a session for those who come late.
+//! An agent in the service of AgentScope 2.0, as agentscope 2.0.10 runs one: sessions, requests that only start
+//! replies, a stream that never ends, and the messages of a session for those who come late.
 //!
 //! Not here: agents and credentials, which an operator makes, and what the service does of its own accord.
 

@@ -1,4 +1,5 @@
-//! Agents that ask for approvals in the forms that frameworks have, with what each form says that its agent understands.
+//! Agents that ask for approvals in the forms that frameworks have, with what each form says that its agent
+//! understands.
 //!
 //! Not here: what an agent does that reads an answer without care.
 

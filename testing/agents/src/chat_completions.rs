@@ -1,5 +1,5 @@
-//! A model server that speaks Chat Completions, as OpenAI and most servers that call themselves compatible do: it remembers
-//! nothing, streams chunks, and refuses a conversation whose calls and outputs do not belong together.
+//! A model server that speaks Chat Completions, as OpenAI and most servers that call themselves compatible do: it
+//! remembers nothing, streams chunks, and refuses a conversation whose calls and outputs do not belong together.
 //!
 //! Not here: answers that break the protocol (the connector's own tests).
 

@@ -1,5 +1,5 @@
-//! Streams of text deltas, field by field as the recorded servers of each protocol write them: what benchmarks, the count of
-//! allocations and the load rig read.
+//! Streams of text deltas, field by field as the recorded servers of each protocol write them: what benchmarks, the
+//! count of allocations and the load rig read.
 //!
 //! Not here: how long reading them takes ([`crate::delta_cost`]), and answers of other kinds, which the agents write.
 

@@ -7,8 +7,8 @@
 //! gateway: an error on both sides would cancel out.
 //!
 //! 1. Implement [`ScriptedAgent`]. Its [`answer`](ScriptedAgent::answer) gets each request of the gateway and finds out
-//!    with [`Stage::play`] which turn of which scenario it belongs to: the last mark in its bytes, or in a path that has
-//!    an id of the agent's own making.
+//!    with [`Stage::play`] which turn of which scenario it belongs to: the last mark in its bytes, or in a path that
+//!    has an id of the agent's own making.
 //! 2. Say with [`Play::received`] what the request has for the agent, as items: the user's words without their mark
 //!    ([`Play::words`]), media, declared tools, outputs, decisions, instructions, temperature. Only new items: items of
 //!    earlier turns do not count, but say [`Play::remembers`] if the request contains them or names the

@@ -325,8 +325,8 @@ impl Upstream {
         self.wait(&format!("{count} disconnects"), |stats| stats.disconnects >= count).await;
     }
 
-    /// Waits for this number of disconnects before the end of a reply, or until no connection is open: a client that leaves
-    /// between two requests ends no reply early.
+    /// Waits for this number of disconnects before the end of a reply, or until no connection is open: a client that
+    /// leaves between two requests ends no reply early.
     pub async fn wait_for_disconnects_or_idle(&self, count: usize) {
         let what = format!("{count} disconnects, or all connections closing");
         self.wait(&what, |stats| stats.disconnects >= count || stats.closed == stats.connections).await;

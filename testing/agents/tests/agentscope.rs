@@ -1,5 +1,5 @@
-//! The scripted service of AgentScope 2.0 writes what the recorded one writes: each event has every field of the recorded
-//! event of its type, with a value of the same type, and the events of a reply come in the same order.
+//! The scripted service of AgentScope 2.0 writes what the recorded one writes: each event has every field of the
+//! recorded event of its type, with a value of the same type, and the events of a reply come in the same order.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};

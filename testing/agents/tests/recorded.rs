@@ -1,5 +1,5 @@
-//! Scripted agents write what recorded servers write: the same events in the same order, with every field that the server
-//! has, of the same type.
+//! Scripted agents write what recorded servers write: the same events in the same order, with every field that the
+//! server has, of the same type.
 //!
 //! Ids, texts and numbers differ, and how many pieces a text comes in. A field that a scripted agent has besides is one
 //! that other servers of the protocol have.

@@ -1,5 +1,5 @@
-//! A client of AG-UI as front ends are built on the official one: it sends the whole conversation and its state with each
-//! run, answers interrupts in `resume`, and takes a stream that broke off up again.
+//! A client of AG-UI as front ends are built on the official one: it sends the whole conversation and its state with
+//! each run, answers interrupts in `resume`, and takes a stream that broke off up again.
 //!
 //! Not here: the order of events (`order`), and what they mean (`reader`).
 

@@ -1,5 +1,5 @@
-//! A client of the Agent API: it reads the messages of the stream, in the order in which they complete, and answers with
-//! messages of its own.
+//! A client of the Agent API: it reads the messages of the stream, in the order in which they complete, and answers
+//! with messages of its own.
 
 use interlingua_core::loss::ContentKind as K;
 use interlingua_core::pending::Decision;

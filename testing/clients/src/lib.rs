@@ -1,9 +1,9 @@
 //! Scripted clients: each plays its part of the scenarios of `interlingua_core_testkit::scenario` as a client of its
 //! protocol does, and reads the answers strictly.
 //!
-//! Written from the protocols' own texts, never from an adapter of the gateway: an error that stands on both sides would
-//! cancel out. Pure: a request is a value, an answer is bytes. A frame that breaks the protocol is a panic that says
-//! which.
+//! Written from the protocols' own texts, never from an adapter of the gateway: an error that stands on both sides
+//! would cancel out. Pure: a request is a value, an answer is bytes. A frame that breaks the protocol is a panic that
+//! says which.
 //!
 //! Not here: sockets, and what a client should be shown.
 

@@ -23,8 +23,8 @@ impl ScriptedClient for Responses {
     }
 
     fn can(&self, act: &ClientAct) -> bool {
-        // There is no part for data, no text in place of a call's result, no mark of a failure, no new arguments, and no way
-        // to withdraw.
+        // There is no part for data, no text in place of a call's result, no mark of a failure, no new arguments, and
+        // no way to withdraw.
         !matches!(
             act,
             ClientAct::Attach(Media::Data(_) | Media::Video(_))

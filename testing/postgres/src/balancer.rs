@@ -27,8 +27,8 @@ pub struct Balancer {
 
 impl Balancer {
     /// Starts a balancer, which is installed with apt if it is missing. Of the configuration the port is changed to a
-    /// free one, and each of these texts to the one beside it: `servers` are addresses as they are written, and as they are
-    /// here.
+    /// free one, and each of these texts to the one beside it: `servers` are addresses as they are written, and as they
+    /// are here.
     ///
     /// # Errors
     /// It cannot be installed, or does not start, or something to change is not in the configuration.

@@ -119,8 +119,8 @@ impl Proxy {
         self.shared.change(|state| state.stalled[direction as usize] = true);
     }
 
-    /// Lets nothing pass in present connections ever again, and no end notices anything; new ones are served. As a firewall
-    /// does that has forgotten them.
+    /// Lets nothing pass in present connections ever again, and no end notices anything; new ones are served. As a
+    /// firewall does that has forgotten them.
     pub fn forget(&self) {
         self.shared.change(|state| state.forgotten = state.accepted);
     }

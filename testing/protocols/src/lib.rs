@@ -1,9 +1,9 @@
-//! The registry of shipped protocols for all rigs: tests of the running gateway, error tests, counts of allocations, benchmarks,
-//! faults and fuzzing iterate [`PROTOCOLS`]. `cargo xtask new-protocol` adds a row.
+//! The registry of shipped protocols for all rigs: tests of the running gateway, error tests, counts of allocations,
+//! benchmarks, faults and fuzzing iterate [`PROTOCOLS`]. `cargo xtask new-protocol` adds a row.
 //!
-//! A row has what only rigs need. What an adapter declares itself, such as its endpoints and its sample request, is read from
-//! the adapter ([`Serves::mounted`]). Not here: scripted clients and agents (`testing/clients`, `testing/agents`), and the
-//! drivers of the tests of the running gateway (`testing/support`).
+//! A row has what only rigs need. What an adapter declares itself, such as its endpoints and its sample request, is
+//! read from the adapter ([`Serves::mounted`]). Not here: scripted clients and agents (`testing/clients`,
+//! `testing/agents`), and the drivers of the tests of the running gateway (`testing/support`).
 
 mod routes;
 mod rows;
@@ -67,8 +67,8 @@ pub struct Connects {
 pub struct ErrorEvent {
     /// The name of the event in an event stream. `None`: events have no names.
     pub name: Option<&'static str>,
-    /// JSON, in which `$WORD` stands for the code, `$MESSAGE` for the text, `$TYPE` and `$CODE` for the fields of OpenAI's
-    /// errors, and `$ID` for the id of a JSON-RPC request. Each of them becomes a JSON value.
+    /// JSON, in which `$WORD` stands for the code, `$MESSAGE` for the text, `$TYPE` and `$CODE` for the fields of
+    /// OpenAI's errors, and `$ID` for the id of a JSON-RPC request. Each of them becomes a JSON value.
     pub data: &'static str,
     /// True: the event has a code, which decides the class of the error.
     pub has_code: bool,

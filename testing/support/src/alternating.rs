@@ -77,13 +77,13 @@ pub const OF_ONE_PROCESS: &[(&str, &str)] = &[
     ("protocols::a_client_that_reads_nothing_is_disconnected_and_its_run_stopped", "its connections to clients"),
     ("slow_clients::a_client_that_reads_nothing_is_disconnected_after_the_write_timeout", "its connections to clients"),
     ("telemetry::turns_are_measured_and_requests_logged", "its reports"),
-    // The demo agent is part of the gateway, and what it remembers is gone with the process. Agents that are a process of
-    // their own are remembering ones for all gateways.
+    // The demo agent is part of the gateway, and what it remembers is gone with the process. Agents that are a process
+    // of their own are remembering ones for all gateways.
     ("ag_ui::a_thread_restarts_with_another_history", "the memory of the demo agent"),
 ];
 
-/// A new store for two gateways, if there shall be two. `None`: there shall be one, with the store that it is configured
-/// to have.
+/// A new store for two gateways, if there shall be two. `None`: there shall be one, with the store that it is
+/// configured to have.
 pub fn shared_store(source: &str) -> Option<SharedStore> {
     let kind = std::env::var("INTERLINGUA_TEST_REPLICAS").ok()?;
     // The harness names threads after their tests.

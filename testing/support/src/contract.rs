@@ -1,6 +1,6 @@
-//! A protocol of the tests that uses the parts of the contract which no shipped protocol needs yet: streams that follow no
-//! run, streams over several runs, pages of sessions, interruption of a busy session, seals, trailers, and WebSockets with
-//! state and parallel messages.
+//! A protocol of the tests that uses the parts of the contract which no shipped protocol needs yet: streams that follow
+//! no run, streams over several runs, pages of sessions, interruption of a busy session, seals, trailers, and
+//! WebSockets with state and parallel messages.
 //!
 //! Not here: protocols that exist.
 

@@ -1,8 +1,8 @@
-//! Requests that two readers of HTTP/1.1 could understand differently (RFC 9112, sections 5 to 7 and 11.2): lengths that
-//! contradict one another, spellings of `chunked`, line ends, control characters, forms of the target.
+//! Requests that two readers of HTTP/1.1 could understand differently (RFC 9112, sections 5 to 7 and 11.2): lengths
+//! that contradict one another, spellings of `chunked`, line ends, control characters, forms of the target.
 //!
-//! Each form hides a second request where one of the readers would see it. Shared by the tests of behaviour and the fault
-//! runs (`faults/`). Not here: sending them.
+//! Each form hides a second request where one of the readers would see it. Shared by the tests of behaviour and the
+//! fault runs (`faults/`). Not here: sending them.
 
 /// The request that no reader may serve.
 pub const HIDDEN: &str = "GET /hidden-request HTTP/1.1\r\nhost: localhost\r\n\r\n";

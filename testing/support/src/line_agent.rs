@@ -1,5 +1,5 @@
-//! A protocol of the tests whose agent is a program: it keeps one connection over the program's standard streams for all
-//! sessions and turns.
+//! A protocol of the tests whose agent is a program: it keeps one connection over the program's standard streams for
+//! all sessions and turns.
 //!
 //! Not here: the program (`line_agent.py`), and protocols that exist.
 

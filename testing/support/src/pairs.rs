@@ -1,5 +1,5 @@
-//! A small client driver for each of the served protocols: start, answer, read, follow and cancel a run. A driver returns
-//! `None` for an operation that its protocol does not have. Each protocol has a file.
+//! A small client driver for each of the served protocols: start, answer, read, follow and cancel a run. A driver
+//! returns `None` for an operation that its protocol does not have. Each protocol has a file.
 //!
 //! Not here: the expected results (`tests/behaviour/pairs.rs`).
 
@@ -37,8 +37,8 @@ pub use turn::Turn;
 /// Declares the protocols, and calls the driver of each.
 macro_rules! drivers {
     ($($variant:ident: $module:ident,)+) => {
-        /// A client protocol. What the tests do over every protocol, they do over [`ALL_PROTOCOLS`]; a test compares that list
-        /// with the registry.
+        /// A client protocol. What the tests do over every protocol, they do over [`ALL_PROTOCOLS`]; a test compares
+        /// that list with the registry.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Protocol {
             $($variant,)+
@@ -54,7 +54,8 @@ macro_rules! drivers {
                 }
             }
 
-            /// Says something, with a picture by its URL where the protocol can send one, and waits for the whole answer.
+            /// Says something, with a picture by its URL where the protocol can send one, and waits for the whole
+            /// answer.
             pub async fn say(self, gateway: &Gateway, session: &str, words: &str, picture: Option<&str>) -> Response {
                 match self {
                     $(Self::$variant => $module::Client::say(gateway, session, words, picture).await,)+

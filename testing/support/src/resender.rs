@@ -1,5 +1,5 @@
-//! A protocol of the tests whose clients send all of their conversation with each request, for what the engine promises to
-//! every such protocol. Requests and answers are those of the canonical model, so that nothing is translated.
+//! A protocol of the tests whose clients send all of their conversation with each request, for what the engine promises
+//! to every such protocol. Requests and answers are those of the canonical model, so that nothing is translated.
 //!
 //! Not here: protocols that exist.
 

@@ -1,6 +1,6 @@
 //! Decisions of people: every form in which an agent asks, with every client and every form of an answer. What an agent
-//! runs is what was decided, or nothing, also if it looks at one mark of the answer alone. A refusal can always be said and
-//! arrives as one. An answer that is refused has a reason and changes nothing.
+//! runs is what was decided, or nothing, also if it looks at one mark of the answer alone. A refusal can always be said
+//! and arrives as one. An answer that is refused has a reason and changes nothing.
 //!
 //! Agents take part by their requests: each [`Reading`] of a request says which call it would run. Not here: contents
 //! beside decisions, which scenarios have.

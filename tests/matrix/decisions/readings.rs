@@ -1,5 +1,5 @@
-//! Agents that read an answer with care, and agents that look at one mark of it alone. Each reading of a request yields the
-//! call that the agent runs.
+//! Agents that read an answer with care, and agents that look at one mark of it alone. Each reading of a request yields
+//! the call that the agent runs.
 //!
 //! Written from the protocols' own texts. Not here: the requests.
 

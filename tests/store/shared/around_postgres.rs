@@ -1,5 +1,5 @@
-//! Processes that share a real database, each with a connection of its own that can be held up and cut. Time passes as it
-//! does, so leases are short. Not here: the rules (the other modules), and what the store does beyond them
+//! Processes that share a real database, each with a connection of its own that can be held up and cut. Time passes as
+//! it does, so leases are short. Not here: the rules (the other modules), and what the store does beyond them
 //! (`crate::postgres`).
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -214,8 +214,8 @@ impl WrittenDecision<'_> {
         parts.push(Part::text(self.word(kind)));
     }
 
-    /// The text for agents that read nothing else. A person's words may hold a yes in the reason for a no, so they are in
-    /// the data alone.
+    /// The text for agents that read nothing else. A person's words may hold a yes in the reason for a no, so they are
+    /// in the data alone.
     fn word(&self, kind: PendingKind) -> String {
         let own = self.payload.as_ref().and_then(Json::decode::<String>);
         let is_word_of_person = |word: &String| answer::decision_word(word) == Some(self.decision);

@@ -1,5 +1,5 @@
-//! Artifacts while they are read: which contents an artifact has, so that what an agent repeats in a task, or says again
-//! after a cut, is emitted once.
+//! Artifacts while they are read: which contents an artifact has, so that what an agent repeats in a task, or says
+//! again after a cut, is emitted once.
 //!
 //! Of a text only its length and digest are kept; that suffices to emit what is new of a longer one, and to notice that
 //! it is another one. Not here: the messages that the contents of an artifact become (`written`).
@@ -73,8 +73,8 @@ impl Artifacts {
         self.by_id.contains_key(id)
     }
 
-    /// True for the text of a new artifact that came in pieces before. `is_listed`: artifacts that the same snapshot has
-    /// beside it.
+    /// True for the text of a new artifact that came in pieces before. `is_listed`: artifacts that the same snapshot
+    /// has beside it.
     pub(super) fn repeats_pieces(&self, text: &str, is_listed: impl Fn(&str) -> bool) -> bool {
         if text.is_empty() {
             return false;
@@ -107,8 +107,8 @@ impl Artifacts {
         self.all.len() - 1
     }
 
-    /// The hot path: one more fragment of the text that an artifact ends with. False if it is anything else; then nothing
-    /// was done.
+    /// The hot path: one more fragment of the text that an artifact ends with. False if it is anything else; then
+    /// nothing was done.
     pub(super) fn append_text(&mut self, id: &str, text: &str, sink: &mut dyn EventSink) -> Result<bool, Fault> {
         if self.all.get(self.latest).is_none_or(|artifact| artifact.id != id) {
             let Some(place) = self.by_id.get(id) else { return Ok(false) };

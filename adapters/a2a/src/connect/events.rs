@@ -70,13 +70,14 @@ pub(super) struct ItemReader {
     pub(super) ended: bool,
     /// Items of this turn's task.
     pub(super) items: u64,
-    /// The task was subscribed to after a cut. A piece that came about then may be in the snapshot and in the stream: what
-    /// the task says at its end is right.
+    /// The task was subscribed to after a cut. A piece that came about then may be in the snapshot and in the stream:
+    /// what the task says at its end is right.
     pub(super) was_taken_up: bool,
     /// Where pieces of text with escapes are written.
     unescaped: String,
-    /// The shape of the frame that was read last, if all it did was to append a text. An item of that shape names the same
-    /// task, context and artifact, so that reading it changes nothing else either, as long as nothing comes between.
+    /// The shape of the frame that was read last, if all it did was to append a text. An item of that shape names the
+    /// same task, context and artifact, so that reading it changes nothing else either, as long as nothing comes
+    /// between.
     template: TextTemplate,
 }
 
@@ -138,8 +139,8 @@ impl ItemReader {
         }
     }
 
-    /// The hot path: a frame of the same shape as the last one, whose text is appended to the same artifact without parsing
-    /// the rest again. False if it is anything else; then nothing was done.
+    /// The hot path: a frame of the same shape as the last one, whose text is appended to the same artifact without
+    /// parsing the rest again. False if it is anything else; then nothing was done.
     ///
     /// # Errors
     /// Those of the sink.
@@ -327,8 +328,8 @@ impl ItemReader {
             task.status.as_ref().and_then(wire::Status::state),
             None | Some(TaskState::Submitted | TaskState::Working)
         );
-        // A snapshot has no order between its status and its artifacts. The pieces of a text that is still growing follow
-        // this snapshot, so that a call or an output in the status must precede the text, not interrupt it.
+        // A snapshot has no order between its status and its artifacts. The pieces of a text that is still growing
+        // follow this snapshot, so that a call or an output in the status must precede the text, not interrupt it.
         if !is_settled && let Some(raw) = task.status.as_ref().and_then(|status| status.message) {
             self.status_message(raw, true, sink)?;
         }
@@ -494,8 +495,8 @@ impl ItemReader {
         }))
     }
 
-    /// A message instead of a task: the whole answer, or a piece of it in a stream. Some agents stream a message piece by
-    /// piece, each under the same id, and a task that ends with it.
+    /// A message instead of a task: the whole answer, or a piece of it in a stream. Some agents stream a message piece
+    /// by piece, each under the same id, and a task that ends with it.
     fn reply(&mut self, mut message: Message<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
         if self.is_streamed && message.is_from_user() {
             // Some servers repeat the message that was sent.

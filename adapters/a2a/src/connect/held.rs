@@ -1,8 +1,8 @@
 //! Messages of a status that an artifact may repeat.
 //!
-//! ADK sends each text twice: as the message of a status while the task works, and as an artifact. The message is held back
-//! until the next item of the task: an artifact with the same parts replaces it. Any other item releases it, so that it
-//! keeps its place. Not here: statuses of other agents, which are emitted at once (`messages`).
+//! ADK sends each text twice: as the message of a status while the task works, and as an artifact. The message is held
+//! back until the next item of the task: an artifact with the same parts replaces it. Any other item releases it, so
+//! that it keeps its place. Not here: statuses of other agents, which are emitted at once (`messages`).
 
 use interlingua_core::Fault;
 use interlingua_core::connector::EventSink;
@@ -37,8 +37,9 @@ impl ItemReader {
         held.into_iter().try_for_each(|held| self.emit_status(&held.raw, false, sink))
     }
 
-    /// Compares the held messages with the parts of an artifact, or of the last message. A message that these parts repeat is
-    /// dropped, one that they continue stays held, and any other is emitted. A message behind one that stays held stays, too.
+    /// Compares the held messages with the parts of an artifact, or of the last message. A message that these parts
+    /// repeat is dropped, one that they continue stays held, and any other is emitted. A message behind one that stays
+    /// held stays, too.
     pub(super) fn compare_held(&mut self, parts: &[Part<'_>], sink: &mut dyn EventSink) -> Result<(), Fault> {
         if self.held.is_empty() {
             return Ok(());

@@ -1,4 +1,5 @@
-//! Texts of a held status message, compared with those of an artifact. Not here: when they are compared ([`super::held`]).
+//! Texts of a held status message, compared with those of an artifact. Not here: when they are compared
+//! ([`super::held`]).
 
 use serde_json::value::RawValue;
 

@@ -21,7 +21,8 @@ pub(super) struct Interface {
     pub(super) streaming: bool,
     /// Goes into each request. Version 1.0 only.
     pub(super) tenant: Option<String>,
-    /// The card named an origin that the operator did not allow. Requests go to the configured origin, with the card's path.
+    /// The card named an origin that the operator did not allow. Requests go to the configured origin, with the card's
+    /// path.
     pub(super) is_replaced: bool,
     /// The URL is of another origin than the configured one, and may have its credentials.
     pub(super) is_trusted: bool,
@@ -175,16 +176,17 @@ fn old(card: &Object<'_>) -> Vec<Candidate> {
     preferred.into_iter().chain(others).collect()
 }
 
-/// True for a URL of another origin that may have the credentials of the configured one: the operator allows its host and
-/// port.
+/// True for a URL of another origin that may have the credentials of the configured one: the operator allows its host
+/// and port.
 pub(super) fn is_trusted(configured: &str, url: &str, allowed: &[String]) -> bool {
     let (Some(own), Some(other)) = (Url::parse(configured), Url::parse(url)) else { return false };
     !own.is_same_origin(&other) && own.trusts(&other, allowed)
 }
 
-/// The URL of a card as the gateway uses it, and whether its origin was replaced. A card that names an origin which is neither
-/// the configured one nor allowed (an internal name, another port, `0.0.0.0`) only contributes its path: credentials go to no
-/// other server. Another port of the agent's host may belong to another service, such as this gateway's admin listener.
+/// The URL of a card as the gateway uses it, and whether its origin was replaced. A card that names an origin which is
+/// neither the configured one nor allowed (an internal name, another port, `0.0.0.0`) only contributes its path:
+/// credentials go to no other server. Another port of the agent's host may belong to another service, such as this
+/// gateway's admin listener.
 fn reachable(configured: &str, url: &str, allowed: &[String]) -> Option<(String, bool)> {
     let own = Url::parse(configured)?;
     if url.starts_with('/') && !url.starts_with("//") && !url.contains(['\\', '\n', '\r', ' ']) {

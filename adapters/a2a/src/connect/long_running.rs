@@ -1,10 +1,10 @@
-//! Calls that ADK marks as long-running: the task waits for their output, which a client may send like that of a tool of
-//! its own.
+//! Calls that ADK marks as long-running: the task waits for their output, which a client may send like that of a tool
+//! of its own.
 //!
 //! ADK names such a call in a status while the task works, in the message of the status that waits, or in both; with it
-//! may come what the tool returned at once, which is not the output. A call of ADK's own, [`CONFIRMATION`], asks a person
-//! whether another call may run: it is an approval, and its output says yes or no. Not here: what else a waiting task asks
-//! (`questions`).
+//! may come what the tool returned at once, which is not the output. A call of ADK's own, [`CONFIRMATION`], asks a
+//! person whether another call may run: it is an approval, and its output says yes or no. Not here: what else a waiting
+//! task asks (`questions`).
 
 use interlingua_core::agent_event::{AgentEvent, CallPart, ContentValue};
 use interlingua_core::connector::EventSink;
@@ -168,7 +168,8 @@ fn emit(call: &LongCall, kind: MessageType, sink: &mut dyn EventSink) -> Result<
     sink.emit(&AgentEvent::whole(&id, kind, Role::Assistant, ContentValue::Call(part)))
 }
 
-/// The output of a call, as ADK reads it: a failure is the `error` of the response. None: the task waits for no such call.
+/// The output of a call, as ADK reads it: a failure is the `error` of the response. None: the task waits for no such
+/// call.
 pub(super) fn response(calls: &[AskedCall], output: &ToolOutput, is_error: bool) -> Option<Part<'static>> {
     let call = calls.iter().find(|call| call.id == output.call_id)?;
     // Its outputs are objects.

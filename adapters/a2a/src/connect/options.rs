@@ -40,8 +40,8 @@ pub struct UpstreamOptions {
     pub follow_auth: bool,
     /// URIs of the extensions that are asked for.
     pub extensions: Vec<String>,
-    /// The agent reads tools of clients, and parameters of the model, in `metadata.agent_api` of a request, as this gateway
-    /// does.
+    /// The agent reads tools of clients, and parameters of the model, in `metadata.agent_api` of a request, as this
+    /// gateway does.
     pub client_tools: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Messages that an agent streams: the whole answer, or pieces of it.
 //!
-//! By the specification a message is all of a stream. Agents send several: each with a piece of the text and the same id,
-//! with reasoning under another id, and with no part at all. The pieces of one id are one text; a message without parts
-//! adds nothing. Not here: messages of statuses, and a message that is a whole body (`messages`).
+//! By the specification a message is all of a stream. Agents send several: each with a piece of the text and the same
+//! id, with reasoning under another id, and with no part at all. The pieces of one id are one text; a message without
+//! parts adds nothing. Not here: messages of statuses, and a message that is a whole body (`messages`).
 
 use std::borrow::Cow;
 

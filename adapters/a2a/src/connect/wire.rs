@@ -387,7 +387,8 @@ fn bytes(text: Cow<'_, str>) -> Content<'_> {
     Content::Bytes(standard.map_or(text, Cow::Owned))
 }
 
-/// a2a-sdk 0.3 encodes bytes twice over REST. They are decoded once where the bytes are base64 of a file of the type that the part names.
+/// a2a-sdk 0.3 encodes bytes twice over REST. They are decoded once where the bytes are base64 of a file of the type
+/// that the part names.
 fn undouble(part: &mut Part<'_>) {
     let Content::Bytes(text) = &part.content else { return };
     let Some(inner) = base64::decode(text).and_then(|bytes| String::from_utf8(bytes).ok()) else { return };

@@ -1,5 +1,6 @@
-//! The contents of an artifact as messages of the run: adjacent contents of one kind are one message, in the order of the
-//! parts; each call and each output is a message of its own. An artifact with a thought and an answer is a message of reasoning and an answer.
+//! The contents of an artifact as messages of the run: adjacent contents of one kind are one message, in the order of
+//! the parts; each call and each output is a message of its own. An artifact with a thought and an answer is a message
+//! of reasoning and an answer.
 //!
 //! Not here: which contents an artifact has (`artifacts`), and what a part is (`content`).
 

@@ -165,8 +165,8 @@ fn answer(part: &Part<'_>) -> Option<Answer> {
 /// Fields that may hold the id of the answered item.
 const ID_FIELDS: &[&str] = &["interrupt_id", "interruptId", "approval_request_id", "approvalRequestId"];
 
-/// The tool output in a data part: `function_call_output`, or a `function_response` marked in part metadata. True if the
-/// tool failed: `is_error` of the first, `error` in the response of the second.
+/// The tool output in a data part: `function_call_output`, or a `function_response` marked in part metadata. True if
+/// the tool failed: `is_error` of the first, `error` in the response of the second.
 fn tool_output(part: &Part<'_>) -> Option<(ToolOutput, bool)> {
     #[derive(Deserialize)]
     struct Native {

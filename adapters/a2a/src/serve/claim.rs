@@ -1,7 +1,7 @@
 //! Claims of messages: of requests that send one message at the same moment, only one starts a task.
 //!
-//! A search finds no task that another request is about to start. So each request claims its message before it starts one,
-//! searches again, and then starts it or waits. The engine deletes the claim once the task can be found
+//! A search finds no task that another request is about to start. So each request claims its message before it starts
+//! one, searches again, and then starts it or waits. The engine deletes the claim once the task can be found
 //! ([`RunCall::claim`]). A claim that stands too long was left by a request that is lost, and is taken over.
 //!
 //! Not here: the search, and what is sent for a duplicate (`super::send`).

@@ -199,8 +199,8 @@ impl A2aExchange {
         };
 
         // A task outlives its connection (docs/protocols/a2a.md#tasks-and-contexts). The client sees it when the agent
-        // answers, so an unreachable agent is an error without a task. The wait is short, so the client soon has an id to
-        // cancel (docs/protocols/a2a.md#streams).
+        // answers, so an unreachable agent is an error without a task. The wait is short, so the client soon has an id
+        // to cancel (docs/protocols/a2a.md#streams).
         call.policy = RunPolicy::task()
             .with_first_response(FirstResponse::AwaitAgent { timeout: Some(FIRST_EVENT_TIMEOUT) })
             .with_collect_timeout(options.blocking_timeout.0)

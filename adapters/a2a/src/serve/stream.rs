@@ -97,8 +97,8 @@ impl Streaming {
             self.find_own_turn(view.run(), u32::try_from(turn).unwrap_or(u32::MAX));
         }
 
-        // How far the agent has worked by now depends on chance, and a snapshot has no order of its contents. The stream has
-        // the whole turn of its message as updates, so that every client receives the same.
+        // How far the agent has worked by now depends on chance, and a snapshot has no order of its contents. The
+        // stream has the whole turn of its message as updates, so that every client receives the same.
         let own_turn = matches!(self.start, StreamStart::NextTurn(_)).then_some(self.turn);
         let detail = TaskDetail::full(self.history);
         let (task, next) = task::task_at_turn(&mut self.updates, route, view, detail, own_turn);

@@ -32,8 +32,8 @@ pub(super) struct DeltaTemplate {
 
 impl DeltaTemplate {
     /// Serializes an item and cuts it at the values that differ between deltas of the same content: the text, and in a
-    /// status the time and the number at the end of the message's id. `id`: that id without the number. `None`: the item
-    /// has another form.
+    /// status the time and the number at the end of the message's id. `id`: that id without the number. `None`: the
+    /// item has another form.
     pub(super) fn from_item(
         message: u32,
         content: u32,

@@ -306,7 +306,8 @@ impl Calls {
         exact.or_else(|| open().next()).map(|call| call.id.as_str()).or(earlier)
     }
 
-    /// The answer is complete, or an interrupt ends it: calls without a result are the client's, unless it is an interrupt.
+    /// The answer is complete, or an interrupt ends it: calls without a result are the client's, unless it is an
+    /// interrupt.
     pub(super) fn finish(
         &mut self,
         is_interrupt: bool,

@@ -21,7 +21,8 @@ pub(super) struct RequestBody {
     tools: Vec<Tool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     resume: Option<Resume>,
-    /// `state`, `context` and `forwardedProps` of a client whose protocol has them. Servers ignore what they do not know.
+    /// `state`, `context` and `forwardedProps` of a client whose protocol has them. Servers ignore what they do not
+    /// know.
     #[serde(flatten)]
     extra: Extra,
 }

@@ -1,7 +1,7 @@
 //! Finds the end of a JSON object in a text that arrives in pieces.
 //!
-//! A server puts two parallel calls into one, `{"city":"Paris"}{"city":"Rome"}`: what stands behind the first object are
-//! the arguments of another call.
+//! A server puts two parallel calls into one, `{"city":"Paris"}{"city":"Rome"}`: what stands behind the first object
+//! are the arguments of another call.
 
 /// Follows one text.
 #[derive(Clone, Copy, Debug, Default)]

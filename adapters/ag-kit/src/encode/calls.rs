@@ -121,9 +121,9 @@ impl Calls {
     }
 
     /// Sends the missing results at the end: a call of the agent without a result would look like a call for the client
-    /// (docs/protocols/ag-kit.md#order-4). `waits_for`: the ids of the calls that the client has to run, which is known at
-    /// the end alone if the agent did not say so before. None: the run did not end well. Its calls may be cut off, and no
-    /// one waits for their results.
+    /// (docs/protocols/ag-kit.md#order-4). `waits_for`: the ids of the calls that the client has to run, which is known
+    /// at the end alone if the agent did not say so before. None: the run did not end well. Its calls may be cut off,
+    /// and no one waits for their results.
     pub(crate) fn finish(&mut self, waits_for: Option<&HashSet<String>>, out: &mut Out) {
         let is_clients = |call: &KnownCall<_>| waits_for.is_some_and(|ids| !call.is_agents || ids.contains(&call.id));
         for call in self.remembered..self.ledger.calls().len() {

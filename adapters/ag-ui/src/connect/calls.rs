@@ -126,8 +126,8 @@ impl Calls {
         Self { declared, ..Self::default() }
     }
 
-    /// A call that an earlier turn has: only its output is new. `key`: the agent's id. `is_answered`: the client has sent
-    /// the output.
+    /// A call that an earlier turn has: only its output is new. `key`: the agent's id. `is_answered`: the client has
+    /// sent the output.
     pub(super) fn add_shown_before(&mut self, key: &str, id: &str, name: &str, is_answered: bool) {
         let place = match self.by_key.get(key) {
             Some(place) => *place,

@@ -160,8 +160,8 @@ impl Context<'_> {
         }
     }
 
-    /// Emits the end of an output that is held back. A value for it follows it directly, if at all, and many agents send
-    /// their state or events of their framework then, and nothing else for a long time.
+    /// Emits the end of an output that is held back. A value for it follows it directly, if at all, and many agents
+    /// send their state or events of their framework then, and nothing else for a long time.
     pub(super) fn release_output(&mut self) -> Result<(), Fault> {
         if matches!(self.shared.held, Some(HeldEnd::End { is_output: true, .. })) {
             self.release_held()

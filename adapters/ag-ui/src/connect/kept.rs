@@ -1,5 +1,5 @@
-//! Events of this protocol that the model has no word for: state, activity, steps, and what applications add. A client of
-//! the same protocol gets them unchanged. Not here: how much of them a run may have (the normalizer).
+//! Events of this protocol that the model has no word for: state, activity, steps, and what applications add. A client
+//! of the same protocol gets them unchanged. Not here: how much of them a run may have (the normalizer).
 
 use std::borrow::Cow;
 

@@ -1,7 +1,8 @@
 //! Calls agents that speak AG-UI, 1.0 or older.
 //!
 //! A turn is one run: its input is written (`input`, `parts`, `answers`), and its events are read (`frame`, `reader`):
-//! texts (`texts`), calls (`calls`), questions (`asks`), snapshots (`snapshot`), and what only this protocol has (`kept`).
+//! texts (`texts`), calls (`calls`), questions (`asks`), snapshots (`snapshot`), and what only this protocol has
+//! (`kept`).
 //!
 //! Not here: serving AG-UI to clients ([`crate::serve`]), which uses the form of parts from here.
 

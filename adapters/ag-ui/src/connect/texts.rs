@@ -32,8 +32,8 @@ struct OpenText {
     is_chunked: bool,
     /// Digest of the emitted text.
     digest: TextDigest,
-    /// Text that is held back: it repeats the whole text before it, which is no message if a call follows, or it repeats
-    /// the beginning of a text that a snapshot had before.
+    /// Text that is held back: it repeats the whole text before it, which is no message if a call follows, or it
+    /// repeats the beginning of a text that a snapshot had before.
     repetition: Option<String>,
     /// The whole text, from a snapshot that was ahead of the stream.
     expected: Option<String>,
@@ -165,9 +165,9 @@ impl Texts {
         open.repeats(self.latest, delta) || self.ahead.iter().any(is_ahead)
     }
 
-    /// Compares a text of a snapshot with the open ones. If one of them is its beginning, the rest arrives with the stream,
-    /// or is emitted when the open text ends. Returns the place of that text. `taken`: texts that others of the snapshot
-    /// were compared with.
+    /// Compares a text of a snapshot with the open ones. If one of them is its beginning, the rest arrives with the
+    /// stream, or is emitted when the open text ends. Returns the place of that text. `taken`: texts that others of the
+    /// snapshot were compared with.
     pub(super) fn expect(&mut self, kind: &MessageType, id: &str, text: &str, taken: &[usize]) -> Option<usize> {
         let is_beginning = |(place, open): &(usize, &OpenText)| {
             let has_text = !open.id.is_empty() || open.repetition.is_some();

@@ -1,5 +1,5 @@
-//! The events that the gateway makes, as clients read them (docs/protocols/ag-ui.md#events). Optional fields are absent,
-//! never `null`: clients refuse that.
+//! The events that the gateway makes, as clients read them (docs/protocols/ag-ui.md#events). Optional fields are
+//! absent, never `null`: clients refuse that.
 //!
 //! Not here: fragments of texts, which have templates ([`super::writer`]), and events of agents that are passed on
 //! ([`super::encode`]).

@@ -1,9 +1,9 @@
 //! Events as protobuf messages: the wire format, and a table of the fields that events have
 //! (docs/protocols/ag-ui.md#protobuf).
 //!
-//! Field numbers are those of the published package `@ag-ui/proto` 1.0. Events are written from their JSON, so that there
-//! is one place that makes them; only fragments of texts have a shorter way. Not here: reading protobuf, which clients do
-//! not send.
+//! Field numbers are those of the published package `@ag-ui/proto` 1.0. Events are written from their JSON, so that
+//! there is one place that makes them; only fragments of texts have a shorter way. Not here: reading protobuf, which
+//! clients do not send.
 
 use bytes::{BufMut, BytesMut};
 use serde_json::{Map, Value};

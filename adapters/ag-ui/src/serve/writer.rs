@@ -55,8 +55,8 @@ fn thousandths(text: &str) -> u32 {
     thousandths
 }
 
-/// The quality of the event stream: that of its most specific entry. Clients that accept JSON get it too, since its events
-/// are JSON.
+/// The quality of the event stream: that of its most specific entry. Clients that accept JSON get it too, since its
+/// events are JSON.
 fn stream_quality(accept: &str) -> u32 {
     let ranges = ["text/event-stream", "text/*", "*/*", "application/json", "application/*"];
     ranges.iter().find_map(|range| named_quality(accept, range)).unwrap_or(0)

@@ -93,8 +93,8 @@ fn events_of_an_agent_of_this_protocol_are_passed_on() {
     assert_eq!(kinds(&events), expected, "{output}");
 }
 
-/// A run with the output of a call, as an agent of this protocol gives it: an image, then the text, then a value that only
-/// the agent can read.
+/// A run with the output of a call, as an agent of this protocol gives it: an image, then the text, then a value that
+/// only the agent can read.
 fn output_of_this_protocol() -> Record {
     let origin = r#""id":"t1","origin":"ag-ui/travel""#;
     let metadata = |more: &str| Json::parse(&format!("{{{origin}{more}}}")).map(JsonRef::Owned);

@@ -1,5 +1,5 @@
-//! Drives exchanges as the server does, with records made by hand or from scripts. No assertions of its own about single
-//! cases.
+//! Drives exchanges as the server does, with records made by hand or from scripts. No assertions of its own about
+//! single cases.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Calls of tools and their outputs, distinguished by the service's ids.
 //!
-//! Who runs a call is known only when it was permitted: by the agent (it gets a result), by the client (the service asks
-//! for its execution), or by no one before a person agrees. So the end of a call is held until then.
+//! Who runs a call is known only when it was permitted: by the agent (it gets a result), by the client (the service
+//! asks for its execution), or by no one before a person agrees. So the end of a call is held until then.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! Events of this protocol that the model has no word for: hints and custom events. A client of the same protocol gets them
-//! as they came. Not here: how much of them a run may have (the normalizer).
+//! Events of this protocol that the model has no word for: hints and custom events. A client of the same protocol gets
+//! them as they came. Not here: how much of them a run may have (the normalizer).
 
 use interlingua_core::agent_event::{AgentEvent, ContentValue};
 use interlingua_core::connector::EventSink;

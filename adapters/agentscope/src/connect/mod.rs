@@ -1,10 +1,10 @@
 //! Asks agents of an AgentScope 2.0 service.
 //!
-//! The service runs agents in sessions, and reports what happens there in a stream of its own that never ends. A turn makes a
-//! session or looks how it is, posts messages (`request`) or decisions (`answers`), and reads the session's stream
-//! (`turn`) as far as it is about this turn's reply (`reader`, `calls`, `media`, `kept`; `wire` has the frames). What a
-//! stream no longer holds is read from the session's messages (`whole`). `state` is what the next turn needs, `errors`
-//! reads refusals.
+//! The service runs agents in sessions, and reports what happens there in a stream of its own that never ends. A turn
+//! makes a session or looks how it is, posts messages (`request`) or decisions (`answers`), and reads the session's
+//! stream (`turn`) as far as it is about this turn's reply (`reader`, `calls`, `media`, `kept`; `wire` has the frames).
+//! What a stream no longer holds is read from the session's messages (`whole`). `state` is what the next turn needs,
+//! `errors` reads refusals.
 
 mod answers;
 mod calls;

@@ -1,7 +1,7 @@
 //! Messages as the service takes them, and the requests of a turn.
 //!
-//! The service takes texts and media of users and assistants. Tools, instructions and parameters are those of its agent:
-//! what else a client asks for is lost, and noted.
+//! The service takes texts and media of users and assistants. Tools, instructions and parameters are those of its
+//! agent: what else a client asks for is lost, and noted.
 
 use std::borrow::Cow;
 

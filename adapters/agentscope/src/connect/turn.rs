@@ -264,7 +264,8 @@ impl AgentscopeTurn {
         Ok(())
     }
 
-    /// The end that the stream was left for may have been that of another reply: ours would have been written down by now.
+    /// The end that the stream was left for may have been that of another reply: ours would have been written down by
+    /// now.
     fn may_be_foreign(&self) -> bool {
         matches!(self.reader.skip, Skip::UntilReply | Skip::UntilAnswer) && self.looks >= MAX_FOREIGN_LOOKS
     }
@@ -292,7 +293,8 @@ impl AgentscopeTurn {
     }
 }
 
-/// The fields of a new session. One without a name would get one from the agent's model, at its cost, and be busy meanwhile.
+/// The fields of a new session. One without a name would get one from the agent's model, at its cost, and be busy
+/// meanwhile.
 fn session_fields(options: &UpstreamOptions, turn: &TurnRequest<'_>) -> Extra {
     let mut fields = options.session.to_extra();
     if let Some(id) = turn.request.session_id.as_deref().filter(|_| fields.get("name").is_none()) {

@@ -1,5 +1,5 @@
-//! Services that send what they should not: nothing panics, every run ends as the table in `docs/protocols/agentscope.md`
-//! says, and nothing goes to another host.
+//! Services that send what they should not: nothing panics, every run ends as the table in
+//! `docs/protocols/agentscope.md` says, and nothing goes to another host.
 
 use interlingua_core::connector::Next;
 use interlingua_core_testkit::{Answer, Hostile};

@@ -1,5 +1,5 @@
-//! Blocks that come whole: outputs of tools that the server ran, thoughts that only the server can read, and blocks that
-//! this version has no name for.
+//! Blocks that come whole: outputs of tools that the server ran, thoughts that only the server can read, and blocks
+//! that this version has no name for.
 
 use std::borrow::Cow;
 

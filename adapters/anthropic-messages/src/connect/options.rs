@@ -27,8 +27,8 @@ pub struct UpstreamOptions {
     pub instructions: Option<String>,
     /// Fields of every request, as they are, such as `temperature`. What a request says itself wins.
     pub parameters: Map<String, Value>,
-    /// Tools of every request in the form of this protocol, as they are, such as those that the server runs. A tool of the
-    /// client with the same name wins.
+    /// Tools of every request in the form of this protocol, as they are, such as those that the server runs. A tool of
+    /// the client with the same name wins.
     pub tools: Vec<Map<String, Value>>,
     /// The value of the header `anthropic-version`.
     pub version: String,

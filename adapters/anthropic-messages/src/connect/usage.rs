@@ -6,7 +6,8 @@ use serde_json::value::RawValue;
 /// So many fields without a name of their own are kept.
 const MAX_OTHERS: usize = 64;
 
-/// The counts of one answer. The last value of each that is neither missing nor 0 stands: many servers begin with zeros.
+/// The counts of one answer. The last value of each that is neither missing nor 0 stands: many servers begin with
+/// zeros.
 #[derive(Debug, Default)]
 pub(super) struct Usage {
     input: u64,

@@ -1,4 +1,5 @@
-//! An event of the stream, or a whole message, borrowed from its frame. A value of another type than expected is absent.
+//! An event of the stream, or a whole message, borrowed from its frame. A value of another type than expected is
+//! absent.
 //!
 //! Not here: what the fields mean for the answer ([`super::reader`]).
 

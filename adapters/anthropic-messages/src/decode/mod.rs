@@ -1,8 +1,8 @@
-//! Parses requests (docs/protocols/anthropic-messages.md#request) into agent requests. Every error names its field, and no
-//! field is dropped silently.
+//! Parses requests (docs/protocols/anthropic-messages.md#request) into agent requests. Every error names its field, and
+//! no field is dropped silently.
 //!
-//! Here: the fields of a request. `messages` and `blocks` parse the conversation, `tools` the tools, `session` the name of
-//! a session. Not here: which session a request belongs to (the engine).
+//! Here: the fields of a request. `messages` and `blocks` parse the conversation, `tools` the tools, `session` the name
+//! of a session. Not here: which session a request belongs to (the engine).
 
 mod blocks;
 mod messages;

@@ -1,8 +1,8 @@
 //! Blocks of content, one after the other: as events of a stream, or gathered for a whole message
 //! (docs/protocols/anthropic-messages.md#event-grammar).
 //!
-//! The bytes around the deltas of a block are built once, when it is opened. A delta then costs only copying and escaping.
-//! Not here: which contents are blocks ([`super`]).
+//! The bytes around the deltas of a block are built once, when it is opened. A delta then costs only copying and
+//! escaping. Not here: which contents are blocks ([`super`]).
 
 use std::io::Write as _;
 

@@ -1,5 +1,5 @@
-//! The end of an answer (docs/protocols/anthropic-messages.md#ends): what the agent asks, why it ended, what it cost, or
-//! what went wrong.
+//! The end of an answer (docs/protocols/anthropic-messages.md#ends): what the agent asks, why it ended, what it cost,
+//! or what went wrong.
 
 use std::sync::Arc;
 

@@ -50,8 +50,8 @@ pub(crate) fn sent_with_losses(options: &str, body: &Value) -> (Value, Vec<Loss>
     (sent, turn.losses().to_vec())
 }
 
-/// Lines as an event stream: each is a frame's data, unless it begins like another line of a stream. The name of a frame is
-/// the type in its data.
+/// Lines as an event stream: each is a frame's data, unless it begins like another line of a stream. The name of a
+/// frame is the type in its data.
 pub(crate) fn stream(lines: &[&str]) -> String {
     let frame = |line: &&str| {
         if line.starts_with("data:") {
@@ -69,8 +69,9 @@ pub(crate) fn stream(lines: &[&str]) -> String {
 
 /// Events written short; all else as it is.
 ///
-/// `start`: the head. `N text`, `N thinking`, `N tool ID NAME`, `N {…}`: a block begins. `N + …`, `N ~ …`, `N > …`, `N $ …`:
-/// a piece of text, of a thought, of input, a signature. `N .`: it ends. `end REASON`, `stop`: the end. `-` for N: no index.
+/// `start`: the head. `N text`, `N thinking`, `N tool ID NAME`, `N {…}`: a block begins. `N + …`, `N ~ …`, `N > …`, `N
+/// $ …`: a piece of text, of a thought, of input, a signature. `N .`: it ends. `end REASON`, `stop`: the end. `-` for
+/// N: no index.
 pub(crate) fn event(short: &str) -> String {
     let text = |text: &str| Value::from(text).to_string();
     if short == "start" {

@@ -1,5 +1,5 @@
-//! A strict client (docs/protocols/anthropic-messages.md#event-grammar): puts a message together as the SDKs do, and fails
-//! on everything on which one of them would fail or show a wrong result.
+//! A strict client (docs/protocols/anthropic-messages.md#event-grammar): puts a message together as the SDKs do, and
+//! fails on everything on which one of them would fail or show a wrong result.
 
 use serde_json::{Value, json};
 

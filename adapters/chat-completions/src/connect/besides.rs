@@ -144,8 +144,8 @@ impl Details {
     }
 }
 
-/// A detail is a piece of the last one if it has its type and its index, and no other id. Thinking blocks have no index:
-/// they continue until the signature came.
+/// A detail is a piece of the last one if it has its type and its index, and no other id. Thinking blocks have no
+/// index: they continue until the signature came.
 fn continues(last: &Extra, entry: &Extra) -> bool {
     let same = |name: &str| last.get(name) == entry.get(name);
     let id = word(entry, "id");

@@ -151,7 +151,8 @@ impl Calls {
         Ok(place)
     }
 
-    /// Something else begins: names are whole, and calls with whole arguments are closed. Pieces of the others may follow.
+    /// Something else begins: names are whole, and calls with whole arguments are closed. Pieces of the others may
+    /// follow.
     #[inline]
     pub(super) fn close_whole(&mut self, out: &mut Output<'_>) -> Result<(), Fault> {
         for call in &mut self.all[self.closed..] {

@@ -34,8 +34,8 @@ pub(super) struct Chunk<'a> {
 pub(super) struct Choice<'a> {
     pub(super) index: Option<i64>,
     pub(super) delta: Option<Delta<'a>>,
-    /// The whole message: the answer of a server that does not stream, or a repetition at the end of a stream. Some proxies
-    /// call a delta so.
+    /// The whole message: the answer of a server that does not stream, or a repetition at the end of a stream. Some
+    /// proxies call a delta so.
     pub(super) message: Option<Box<Delta<'a>>>,
     /// The text of an answer in the form of plain completions.
     pub(super) text: Option<Cow<'a, str>>,

@@ -176,8 +176,8 @@ impl Messages {
         sink.emit(&AgentEvent::Message(MessageEvent { id, end: Some(end), metadata, ..MessageEvent::default() }))
     }
 
-    /// Closes what is open, and emits metadata that no message was there for: details of hidden reasoning in a message of
-    /// their own, so that they can be sent back.
+    /// Closes what is open, and emits metadata that no message was there for: details of hidden reasoning in a message
+    /// of their own, so that they can be sent back.
     pub(super) fn finish(&mut self, end: End, ids: &mut TurnIds, sink: &mut dyn EventSink) -> Result<(), Fault> {
         self.close(end, sink)?;
         if !self.of_reasoning.is_empty() {

@@ -255,8 +255,8 @@ impl Reader {
         Ok(Some(main))
     }
 
-    /// True if a chunk with this index belongs to the answer: the index is that of the first chunk, or no index of an answer
-    /// but a counter, which never has the same value twice.
+    /// True if a chunk with this index belongs to the answer: the index is that of the first chunk, or no index of an
+    /// answer but a counter, which never has the same value twice.
     fn track_choice(&mut self, index: Option<i64>) -> bool {
         let (Some(index), Some(own), Some(last)) = (index, self.choice, self.last_choice) else {
             self.choice = self.choice.or(index);

@@ -55,7 +55,8 @@ impl StreamedText {
         }
     }
 
-    /// The part of a message that is new where a server sends messages in place of deltas. `is_last`: the answer ends with it.
+    /// The part of a message that is new where a server sends messages in place of deltas. `is_last`: the answer ends
+    /// with it.
     pub(super) fn rest_of_message<'a>(&self, text: &'a str, is_last: bool) -> &'a str {
         let is_all = text.len() >= self.len && text.starts_with(&self.head);
         let is_cumulative = is_last || self.len >= MIN_CUMULATIVE;

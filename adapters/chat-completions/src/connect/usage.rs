@@ -1,6 +1,7 @@
 //! Token usage of an answer.
 //!
-//! See `docs/protocols/chat-completions.md#usage`. Not here: why an answer ended ([`interlingua_adapter_kit::end_reason`]).
+//! See `docs/protocols/chat-completions.md#usage`. Not here: why an answer ended
+//! ([`interlingua_adapter_kit::end_reason`]).
 
 use interlingua_core::{Extra, Json};
 

@@ -63,8 +63,8 @@ impl Frames {
         }
     }
 
-    /// A delta with one text field. Hot path: no allocation, copies, and escaping of the text. `field`: with its quotes,
-    /// its colon and the brace before it.
+    /// A delta with one text field. Hot path: no allocation, copies, and escaping of the text. `field`: with its
+    /// quotes, its colon and the brace before it.
     #[inline]
     pub(crate) fn text(&self, field: &'static [u8], text: &str, out: &mut Out) {
         out.body.reserve(self.head.len() + self.open.len() + self.tail.len() + field.len() + text.len() + 16);

@@ -1,7 +1,7 @@
 //! The exchanges, one for each endpoint of docs/protocols/chat-completions.md#endpoints, and what they share.
 //!
-//! Here: the mounted route. Not here: what all APIs of OpenAI have ([`interlingua_adapter_kit::openai_api`]), and writing answers
-//! ([`crate::encode`]).
+//! Here: the mounted route. Not here: what all APIs of OpenAI have ([`interlingua_adapter_kit::openai_api`]), and
+//! writing answers ([`crate::encode`]).
 
 pub(crate) mod complete;
 pub(crate) mod judge;

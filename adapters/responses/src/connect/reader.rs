@@ -68,7 +68,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// `fallback`: what messages without an id are called. `origin`: who makes the values that only their maker can read.
+    /// `fallback`: what messages without an id are called. `origin`: who makes the values that only their maker can
+    /// read.
     pub(super) fn new(fallback: String, origin: String) -> Self {
         Self {
             slots: Slots::new(fallback),

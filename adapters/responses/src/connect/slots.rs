@@ -163,8 +163,8 @@ impl Slots {
         }
     }
 
-    /// The item that an entry of that list repeats. `known`: the one that its labels name. Servers that label the list in
-    /// another way than the events still list each item once, in the same order.
+    /// The item that an entry of that list repeats. `known`: the one that its labels name. Servers that label the list
+    /// in another way than the events still list each item once, in the same order.
     pub(super) fn settle(&mut self, known: Option<usize>, kind: SlotKind) -> Option<usize> {
         if self.paired.is_empty() {
             return known;

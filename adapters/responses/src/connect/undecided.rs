@@ -1,5 +1,5 @@
-//! Calls that a finished answer lists beside the approval requests for them. Agent Framework does so: its server runs an
-//! approved call itself, so the client must not get the call as one of its own.
+//! Calls that a finished answer lists beside the approval requests for them. Agent Framework does so: its server runs
+//! an approved call itself, so the client must not get the call as one of its own.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::slots::SlotKind;
 use super::wire::Object;
 
-/// The indexes and ids of the function calls whose approval request is in the same list. A request names its call by id,
-/// or repeats its name and arguments; each request stands for one call. Calls that have run are not looked at.
+/// The indexes and ids of the function calls whose approval request is in the same list. A request names its call by
+/// id, or repeats its name and arguments; each request stands for one call. Calls that have run are not looked at.
 pub(super) fn calls<'a>(items: &[Object<'a>]) -> HashMap<u32, Cow<'a, str>> {
     let of_type = |word: &'static str| items.iter().filter(move |item| item.word("type") == word);
     let requests: Vec<&Object<'a>> = of_type("mcp_approval_request").collect();
@@ -41,8 +41,8 @@ pub(super) fn calls<'a>(items: &[Object<'a>]) -> HashMap<u32, Cow<'a, str>> {
     found
 }
 
-/// The name and the arguments, whatever the spaces and the order of the keys. A text, because comparing every request with
-/// every call (`is_same_value`) takes quadratic time.
+/// The name and the arguments, whatever the spaces and the order of the keys. A text, because comparing every request
+/// with every call (`is_same_value`) takes quadratic time.
 fn content<'a>(call: &Object<'a>) -> (Cow<'a, str>, String) {
     let arguments = call.word("arguments");
     let written = serde_json::from_str::<Value>(&arguments).map(|value| value.to_string());

@@ -1,7 +1,7 @@
 //! The exchanges, one for each endpoint of docs/protocols/responses.md#endpoints, and what they share.
 //!
-//! Here: the mounted route. Not here: what all APIs of OpenAI have ([`interlingua_adapter_kit::openai_api`]), and writing runs, see
-//! [`crate::encode`].
+//! Here: the mounted route. Not here: what all APIs of OpenAI have ([`interlingua_adapter_kit::openai_api`]), and
+//! writing runs, see [`crate::encode`].
 
 pub(crate) mod context;
 pub(crate) mod conversations;

@@ -1,5 +1,5 @@
-//! Servers that send wrong data: nothing panics, every run ends as the pages of docs/protocols describe, and nothing is sent
-//! to another host.
+//! Servers that send wrong data: nothing panics, every run ends as the pages of docs/protocols describe, and nothing is
+//! sent to another host.
 
 use interlingua_core::connector::Next;
 use interlingua_core::fault::FaultKind;

@@ -1,7 +1,7 @@
 //! Giving back the memory of events that are safe in a store while no one reads them, and getting them back.
 //!
-//! Evicted are events and the texts they added to messages and reasoning. Everything else stays: it is small, or what the
-//! run waits for is derived from it. Not here: which events are safe, and whether someone reads them (the engine).
+//! Evicted are events and the texts they added to messages and reasoning. Everything else stays: it is small, or what
+//! the run waits for is derived from it. Not here: which events are safe, and whether someone reads them (the engine).
 
 use std::collections::HashMap;
 

@@ -59,7 +59,8 @@ impl ClientCertificate {
     }
 
     /// True if a connection that began now would be accepted with this certificate: neither it nor an issuer of it has
-    /// expired, and its authority is still one of those in force. Verified at most once a minute, and after each reload.
+    /// expired, and its authority is still one of those in force. Verified at most once a minute, and after each
+    /// reload.
     ///
     /// For requests of connections that stay open, and for what they started.
     #[must_use]

@@ -1,7 +1,7 @@
 //! Changes of the key file, as text: comments and other entries stay as they are.
 //!
-//! One change at a time, by a lock on a file next to it; the new file replaces the old one whole, so that a gateway that
-//! is running never reads half of it.
+//! One change at a time, by a lock on a file next to it; the new file replaces the old one whole, so that a gateway
+//! that is running never reads half of it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};

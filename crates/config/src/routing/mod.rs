@@ -7,12 +7,13 @@
 //! - The gateway's own paths come first, then the well-known paths that a protocol serves at the root of the host.
 //! - Of the mounts that contain the path, the longest one comes first. An endpoint of a longer mount wins over one of a
 //!   shorter mount; both would be a mistake of the operator, which the check reports ([`overlap`]).
-//! - Within a protocol, the most specific path wins: a literal segment over a parameter, a parameter with a longer suffix
-//!   or prefix over a plain one, and all of them over the rest of a path.
+//! - Within a protocol, the most specific path wins: a literal segment over a parameter, a parameter with a longer
+//!   suffix or prefix over a plain one, and all of them over the rest of a path.
 //! - Protocols that share a mount point share its paths. An endpoint that only one of them has goes to that one. If
-//!   several have it, the first that [recognizes](EndpointPattern::recognizes) the request answers, else the first in the
-//!   file that cannot tell.
-//! - A path without an endpoint is answered by the longest mount that contains it: by the first route there in the file.
+//!   several have it, the first that [recognizes](EndpointPattern::recognizes) the request answers, else the first in
+//!   the file that cannot tell.
+//! - A path without an endpoint is answered by the longest mount that contains it: by the first route there in the
+//!   file.
 //!
 //! The table is generic over the route, and knows no protocol. Not here: the syntax of paths ([`pattern`]), and how
 //! requests are answered (the server).

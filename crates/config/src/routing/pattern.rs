@@ -1,8 +1,8 @@
 //! Paths of endpoints: their syntax, and a request that two of them would both match.
 //!
 //! A path is a list of segments. A segment is literal, or has one parameter with an optional literal prefix and suffix
-//! (`{id}`, `{id}:cancel`), or is the rest of the path (`{*path}`), which has to be the last one. Not here: the matching
-//! of requests, which [`matchit`] does.
+//! (`{id}`, `{id}:cancel`), or is the rest of the path (`{*path}`), which has to be the last one. Not here: the
+//! matching of requests, which [`matchit`] does.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -317,8 +317,8 @@ fn add_ended(sums: &mut EndedBy, counts: &super::recent::CountsBy) {
     }
 }
 
-/// The value in milliseconds that a part of all values does not exceed: within its bucket by interpolation, and the highest
-/// bound for what is above all of them. `None` without values.
+/// The value in milliseconds that a part of all values does not exceed: within its bucket by interpolation, and the
+/// highest bound for what is above all of them. `None` without values.
 fn quantile(bounds: &[f64], buckets: &Buckets, part: f64) -> Option<f64> {
     let count: u32 = buckets.iter().sum();
     let wanted = f64::from(count) * part;

@@ -1,5 +1,6 @@
 //! Counters of stores: their transactions, and for a store that several gateways share the state of this gateway among
-//! the others. The latter is reported for shared stores only. Not here: the events that are counted (`interlingua-store`).
+//! the others. The latter is reported for shared stores only. Not here: the events that are counted
+//! (`interlingua-store`).
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -27,8 +27,8 @@ impl Format {
     }
 }
 
-/// OpenMetrics text in the format of Prometheus. There, units and the end are not reported, and the name of a counter ends
-/// with `_total` everywhere.
+/// OpenMetrics text in the format of Prometheus. There, units and the end are not reported, and the name of a counter
+/// ends with `_total` everywhere.
 pub(super) fn to_prometheus(text: &str) -> String {
     let counters: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();

@@ -1,7 +1,8 @@
 //! Traces, metrics and logs for collectors (OTLP): queues that never block, and the thread that empties them.
 //!
 //! A worker only puts a value into a queue that has bounds in number and in bytes. The thread has a runtime of its own:
-//! what a collector does, or does not do, concerns no stream. Not here: connections to collectors ([`TelemetryClient`]).
+//! what a collector does, or does not do, concerns no stream. Not here: connections to collectors
+//! ([`TelemetryClient`]).
 
 mod gen_ai;
 mod logs;

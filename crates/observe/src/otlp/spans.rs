@@ -1,5 +1,5 @@
-//! The spans of a request that made a run: that of the request, that of the turn below it, and one for each call of a tool
-//! below that.
+//! The spans of a request that made a run: that of the request, that of the turn below it, and one for each call of a
+//! tool below that.
 //!
 //! The request's span ends with its answer, that of the turn with the turn, which may be later; both are sent then.
 

@@ -1,5 +1,5 @@
-//! The answers to those who wait for a flush: from what it came to, as the database has answered, or found again if that
-//! answer was lost. Not here: sending it ([`super`]).
+//! The answers to those who wait for a flush: from what it came to, as the database has answered, or found again if
+//! that answer was lost. Not here: sending it ([`super`]).
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -51,8 +51,8 @@ pub(super) fn page(runs: &Mutex<Runs>, query: &Query) -> RunPage {
     RunPage { runs: heads, total, next }
 }
 
-/// The runs that may fit, by what never changes. States and tags are behind the runs' own locks, so they are read once the
-/// lock of the store is released.
+/// The runs that may fit, by what never changes. States and tags are behind the runs' own locks, so they are read once
+/// the lock of the store is released.
 fn candidates(runs: &Runs, query: &Query) -> Vec<(RunId, Run)> {
     let filter = &query.filter;
     let wanted = |run: &Run| {

@@ -27,8 +27,8 @@ pub(super) fn retain(store: &Memory, policy: &Retention, now: Millis) -> Retenti
 struct MemoryRetention<'a> {
     store: &'a Memory,
     policy: &'a Retention,
-    /// The documents of each owner in a collection, oldest first. Collected once for a pass, so that each owner that loses
-    /// documents does not cost a scan. May contain documents that were changed or deleted since.
+    /// The documents of each owner in a collection, oldest first. Collected once for a pass, so that each owner that
+    /// loses documents does not cost a scan. May contain documents that were changed or deleted since.
     by_owner: HashMap<String, HashMap<String, Vec<AgedDocument>>>,
 }
 

@@ -1,7 +1,7 @@
 //! Asking an agent to stop, where closing the connection is not enough.
 //!
-//! Some agents are stopped by an id that only their answer has. If a turn is canceled before that, its answer is read on
-//! for a moment, and thrown away. Not here: when a turn is canceled (the engine).
+//! Some agents are stopped by an id that only their answer has. If a turn is canceled before that, its answer is read
+//! on for a moment, and thrown away. Not here: when a turn is canceled (the engine).
 
 use std::time::Duration;
 

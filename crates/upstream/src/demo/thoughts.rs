@@ -1,4 +1,5 @@
-//! The forms in which agents send their reasoning: as one text, as a summary in parts, signed, encrypted, and between calls.
+//! The forms in which agents send their reasoning: as one text, as a summary in parts, signed, encrypted, and between
+//! calls.
 //!
 //! Not here: which word asks for which form ([`super::words`]), and how a form is sent ([`super::stage`]).
 

@@ -4,15 +4,15 @@
 //! of retries:
 //! - no connection was made: the agent has not received it;
 //! - the agent answered 503 and did not ask for a long pause: it says itself that it did not work on it;
-//! - a connection that had waited in the pool died at once, without a byte of an answer: the agent closed it while the request
-//!   was on its way;
+//! - a connection that had waited in the pool died at once, without a byte of an answer: the agent closed it while the
+//!   request was on its way;
 //! - it only looks up a document.
 //!
-//! A request with answers is sent again only if no connection was made: a decision must not arrive twice. If an agent has several endpoints, the engine sends a turn that did not begin to another one, so it is not
-//! sent again here.
+//! A request with answers is sent again only if no connection was made: a decision must not arrive twice. If an agent
+//! has several endpoints, the engine sends a turn that did not begin to another one, so it is not sent again here.
 //!
-//! After any other failure the agent might be working on the request already, so the fault is reported. Redirects are not
-//! followed, proxies of the environment not used: a request goes where the operator sent it or nowhere.
+//! After any other failure the agent might be working on the request already, so the fault is reported. Redirects are
+//! not followed, proxies of the environment not used: a request goes where the operator sent it or nowhere.
 //!
 //! Not here: the content of requests and the meaning of answers (connectors), and the requests of one turn
 //! ([`super::Conversation`]).

@@ -83,8 +83,8 @@ impl Agent {
         Ok(())
     }
 
-    /// True if a URL has the origin of this endpoint, or the operator allowed its host for the agent: such a server may know
-    /// what the agent knows.
+    /// True if a URL has the origin of this endpoint, or the operator allowed its host for the agent: such a server may
+    /// know what the agent knows.
     pub(super) fn is_own(&self, known: AgentServers, url: &Url) -> bool {
         let own = self.endpoints[known.endpoint].url.as_ref();
         known.is_trusted || own.is_none_or(|own| own.origin() == url.origin())

@@ -1,7 +1,7 @@
 //! The task of one link: it owns the connection and the protocol's state machine.
 //!
-//! Writing has a task of its own, so that an agent which writes before it reads cannot block the link. Not here: opening a
-//! connection ([`super::links`]).
+//! Writing has a task of its own, so that an agent which writes before it reads cannot block the link. Not here:
+//! opening a connection ([`super::links`]).
 
 use std::sync::Arc;
 use std::time::Duration;

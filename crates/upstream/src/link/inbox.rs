@@ -63,7 +63,10 @@ impl Inboxes {
         let mut state = self.lock();
         let kept = state.topics.values().filter(|inbox| !inbox.is_read).count();
         if !state.topics.contains_key(&topic) && kept >= self.limits.max_topics {
-            tracing::warn!(kept, "the agent sends messages to too many sessions that no turn reads: one is dropped");
+            tracing::warn!(
+                kept,
+                "the agent sends messages to too many sessions that no turn reads: a message is dropped"
+            );
             return;
         }
 
@@ -114,7 +117,8 @@ impl Inbox {
     }
 }
 
-/// The messages of one topic, for one turn. Messages that it has not read when it is dropped are kept for the next turn.
+/// The messages of one topic, for one turn. Messages that it has not read when it is dropped are kept for the next
+/// turn.
 pub(crate) struct TopicReader {
     inboxes: Arc<Inboxes>,
     topic: String,

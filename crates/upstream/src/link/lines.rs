@@ -11,8 +11,8 @@ use tokio_util::codec::{AnyDelimiterCodec, AnyDelimiterCodecError, FramedRead};
 
 use super::wire::{Wire, WireWriter, closed};
 
-/// A wire whose messages are lines. Empty lines are ignored; a last line without a line end is a message. `max_line` limits
-/// a line of the agent, in bytes: a longer one ends the connection with [`FaultKind::UpstreamTooLarge`].
+/// A wire whose messages are lines. Empty lines are ignored; a last line without a line end is a message. `max_line`
+/// limits a line of the agent, in bytes: a longer one ends the connection with [`FaultKind::UpstreamTooLarge`].
 pub fn lines(
     read: impl AsyncRead + Send + Unpin + 'static,
     write: impl AsyncWrite + Send + Unpin + 'static,

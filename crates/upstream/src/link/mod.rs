@@ -1,7 +1,7 @@
 //! Agents that are reached over a link: one connection that outlasts turns, and that all sessions share.
 //!
-//! A task owns the connection and the protocol's [`AgentLink`](interlingua_core::connector::AgentLink). Turns write messages
-//! through it and read their topics from inboxes.
+//! A task owns the connection and the protocol's [`AgentLink`](interlingua_core::connector::AgentLink). Turns write
+//! messages through it and read their topics from inboxes.
 //!
 //! Not here: the meaning of messages (the connectors), and the ways to connect, except for lines of text ([`lines`]).
 

@@ -16,8 +16,8 @@ use super::links::Links;
 use super::{Dial, LinkLimits, Wire, lines};
 use crate::send_error::{SendCause, SendError, SendProgress};
 
-/// A protocol whose messages are a topic and a text, and whose handshake is the word `ready`. The word `ask` of the agent
-/// keeps the link until a turn sends `answer`.
+/// A protocol whose messages are a topic and a text, and whose handshake is the word `ready`. The word `ask` of the
+/// agent keeps the link until a turn sends `answer`.
 #[derive(Default)]
 struct TopicProtocol {
     is_ready: bool,

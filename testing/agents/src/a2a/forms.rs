@@ -1,5 +1,5 @@
-//! The forms of A2A: version 1.0 and 0.3, over JSON-RPC and over HTTP+JSON. The agent thinks in version 1.0; here its requests
-//! are read into that, and its answers written from it.
+//! The forms of A2A: version 1.0 and 0.3, over JSON-RPC and over HTTP+JSON. The agent thinks in version 1.0; here its
+//! requests are read into that, and its answers written from it.
 //!
 //! HTTP+JSON of 0.3 has the JSON of its protocol buffers, which is nearer to 1.0 than JSON-RPC of 0.3 is.
 

@@ -1,5 +1,5 @@
-//! A message as it is put together, from the events of a stream or as a whole, and checked: what one of the official SDKs
-//! would fail on, or show wrongly, is a panic.
+//! A message as it is put together, from the events of a stream or as a whole, and checked: what one of the official
+//! SDKs would fail on, or show wrongly, is a panic.
 //!
 //! Not here: what the blocks mean (`shown`).
 

@@ -66,8 +66,8 @@ impl RunView {
         Self { protocol, task, id: None, frames: Vec::new(), resumed: 0, wrong: Vec::new(), is_complete: false }
     }
 
-    /// Begins a run and reads its stream there, until no frame arrived for this time, without resuming it. `may_refuse`:
-    /// answers that are no error.
+    /// Begins a run and reads its stream there, until no frame arrived for this time, without resuming it.
+    /// `may_refuse`: answers that are no error.
     pub fn begin(
         address: SocketAddr,
         protocol: Protocol,

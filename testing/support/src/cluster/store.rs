@@ -17,7 +17,8 @@ pub enum SharedStore {
 }
 
 impl SharedStore {
-    /// The keys of the table `store` in the configuration of each gateway. Writes the URL of the database into the folder.
+    /// The keys of the table `store` in the configuration of each gateway. Writes the URL of the database into the
+    /// folder.
     pub fn keys(&self, folder: &Path, lease: Duration, connections: u32) -> String {
         let Self::Database(database) = self else { return "kind = \"memory\"\n".to_owned() };
         std::fs::write(folder.join(URL_FILE), database.url()).expect("a file");

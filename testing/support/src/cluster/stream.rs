@@ -1,5 +1,5 @@
-//! Requests over plain blocking sockets, and answers that may be truncated anywhere: numbered frames of event streams, as
-//! far as they arrived. Frames are classified by substrings instead of parsing the JSON.
+//! Requests over plain blocking sockets, and answers that may be truncated anywhere: numbered frames of event streams,
+//! as far as they arrived. Frames are classified by substrings instead of parsing the JSON.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

@@ -32,7 +32,8 @@ pub struct Facts {
 pub struct ErrorWords {
     /// The place of the message.
     pub message: &'static str,
-    /// Parts of the answer to wrong credentials, each with its place and its JSON. `$REQUEST` is the header `request-id`.
+    /// Parts of the answer to wrong credentials, each with its place and its JSON. `$REQUEST` is the header
+    /// `request-id`.
     pub wrong_key: &'static [(&'static str, &'static str)],
     /// A text in a refusal because of a rate.
     pub rate: &'static str,

@@ -1,4 +1,5 @@
-//! Calls of one replica, which pass, fail or wait, and the faults of its connection. Not here: what the calls do (`store`).
+//! Calls of one replica, which pass, fail or wait, and the faults of its connection. Not here: what the calls do
+//! (`store`).
 
 use std::future::pending;
 use std::sync::Arc;

@@ -6,8 +6,8 @@
 //!
 //! `hub` has the members, the owners of runs and the clock, `lines` the queues of turns, `node` the state of one
 //! replica's connection, `connection` its calls and faults, `guarded` a run's journal as the inner store sees it,
-//! `followed` runs of other replicas, `steps` the times of faults, `replica` the interface for tests, `store` the store's
-//! methods. Not here: the tests.
+//! `followed` runs of other replicas, `steps` the times of faults, `replica` the interface for tests, `store` the
+//! store's methods. Not here: the tests.
 
 mod connection;
 mod followed;

@@ -19,7 +19,8 @@ impl Hub {
     /// Fences a replica as another one would whose clock has waited for a lease.
     ///
     /// # Errors
-    /// The inner store cannot be written or read. The replica is fenced, and `recover` tries to take its runs over again.
+    /// The inner store cannot be written or read. The replica is fenced, and `recover` tries to take its runs over
+    /// again.
     pub async fn fence(&self, replica: &Replica) -> Result<(), StoreError> {
         self.fence_member(replica.id()).await
     }

@@ -1,5 +1,5 @@
-//! Faults at a chosen step of what a replica does: before or after one of its calls, or between a commit and the news of
-//! it. Not here: what the faults do (`connection`).
+//! Faults at a chosen step of what a replica does: before or after one of its calls, or between a commit and the news
+//! of it. Not here: what the faults do (`connection`).
 
 use std::sync::Mutex;
 
@@ -47,7 +47,8 @@ impl Steps {
         self.reached.subscribe()
     }
 
-    /// Called before each step. Returns the fault if it is planned for this step; the caller then causes and reports it.
+    /// Called before each step. Returns the fault if it is planned for this step; the caller then causes and reports
+    /// it.
     pub(super) fn take(&self, name: &str) -> Option<Fault> {
         let mut armed = lock(&self.armed);
         let (step, fault) = armed.as_mut()?;

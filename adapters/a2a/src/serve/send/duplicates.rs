@@ -39,7 +39,8 @@ impl A2aExchange {
         Call::List(Filter { session, protocol, limit, cursor, ..Filter::default() })
     }
 
-    /// Responds to the duplicate if the page has one. Otherwise requests the next page or, after the last one, `pending_call`.
+    /// Responds to the duplicate if the page has one. Otherwise requests the next page or, after the last one,
+    /// `pending_call`.
     pub(super) fn continue_duplicate_search(
         &mut self,
         operation: &mut SendOperation,

@@ -19,8 +19,8 @@ use super::texts::Texts;
 /// The calls of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// The calls of this run, and calls of earlier runs with a result in this one. A result that waits for the end of its
-    /// call is the id of the result's message, and its text.
+    /// The calls of this run, and calls of earlier runs with a result in this one. A result that waits for the end of
+    /// its call is the id of the result's message, and its text.
     ledger: CallLedger<Template, (String, String)>,
     /// The message that the next call belongs to, if only calls have arrived since.
     group: Option<String>,
@@ -222,8 +222,8 @@ impl Calls {
         }
     }
 
-    /// Adds the call of an output that is not in the ledger: one of an earlier run, or one that the client does not know.
-    /// `None`: the client has its result.
+    /// Adds the call of an output that is not in the ledger: one of an earlier run, or one that the client does not
+    /// know. `None`: the client has its result.
     fn add_for_output(&mut self, id: String, name: &str, scene: &mut Scene<'_>) -> Option<usize> {
         if let Some(call) = self.ledger.index_of(&id) {
             return Some(call);

@@ -146,8 +146,8 @@ fn is_patch(patch: Option<&Json>) -> bool {
     })
 }
 
-/// An event without fields that clients refuse: `null` where a value is optional, and values of other types. Of fields with
-/// one name the last counts, as it was checked; readers do not agree on which of them they take.
+/// An event without fields that clients refuse: `null` where a value is optional, and values of other types. Of fields
+/// with one name the last counts, as it was checked; readers do not agree on which of them they take.
 fn cleaned(fields: &Extra) -> Extra {
     let mut names = HashSet::new();
     let mut single: Vec<(&str, &Json)> = fields.iter().collect();

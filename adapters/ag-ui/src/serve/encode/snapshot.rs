@@ -207,8 +207,8 @@ impl<'o> Snapshot<'o> {
         }
     }
 
-    /// Adds a call to the message it belongs to, unless it is known. `parent`: the id of a message of its own. Returns its
-    /// index in the ledger.
+    /// Adds a call to the message it belongs to, unless it is known. `parent`: the id of a message of its own. Returns
+    /// its index in the ledger.
     fn call(&mut self, id: &str, name: &str, arguments: &str, parent: &str, sealed: Option<&Json>) -> usize {
         if let Some(known) = self.calls.index_of(id) {
             return known;

@@ -30,7 +30,8 @@ pub(super) struct PreparedRequest {
     pub(super) losses: Losses,
 }
 
-/// Writes a request. `tools`: those in force; `origin`: the author's name of opaque values that this agent may get back.
+/// Writes a request. `tools`: those in force; `origin`: the author's name of opaque values that this agent may get
+/// back.
 pub(super) fn write(
     turn: &TurnRequest<'_>,
     options: &UpstreamOptions,

@@ -1,6 +1,7 @@
 //! The conversation as messages of this protocol.
 //!
-//! Not here: what belongs to one assistant message, and which output to which call ([`interlingua_adapter_kit::transcript`]).
+//! Not here: what belongs to one assistant message, and which output to which call
+//! ([`interlingua_adapter_kit::transcript`]).
 
 use interlingua_adapter_kit::output_parts;
 use interlingua_adapter_kit::transcript::{

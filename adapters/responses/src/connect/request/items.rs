@@ -163,7 +163,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Reasoning goes back if only its author can read it. In plain words it is of no use to a server, which refuses it.
+    /// Reasoning goes back if only its author can read it. In plain words it is of no use to a server, which refuses
+    /// it.
     fn reasoning(&mut self, message: &Message) {
         let fields = metadata(message);
         let Some(encrypted) = fields.get("encrypted_content") else {
