@@ -149,8 +149,11 @@ impl Jwks {
         let loaded = match loaded {
             Ok(loaded) => loaded,
             Err(reason) => {
-                let kept = self.state().keys.as_ref().map_or(0, Vec::len);
-                tracing::warn!(issuer = %self.issuer, reason, kept, "cannot read the keys of a token issuer");
+                let keys_kept = self.state().keys.as_ref().map_or(0, Vec::len);
+                tracing::warn!(
+                    issuer = %self.issuer, reason, keys_kept,
+                    "cannot read the keys of a token issuer: the keys read before stay valid"
+                );
                 return;
             }
         };

@@ -21,8 +21,10 @@ use interlingua_base::clock::now;
 
 /// Number of messages that wait to be written.
 const QUEUED_WRITES: usize = 256;
-/// Interval at which the use of a link is checked.
+/// Number of checks within the time after which an unused link is closed.
 const CHECKS_OF_USE: u32 = 10;
+/// The shortest pause before the protocol's timer.
+const MIN_PAUSE: Duration = Duration::from_millis(1);
 
 /// The state of the task.
 pub(super) struct Driver {
@@ -64,7 +66,7 @@ impl Driver {
     async fn run(&mut self) -> Fault {
         let mut out = LinkOut::default();
         self.protocol.open(now(), &mut out);
-        let (mut unused, handshake_ends) = (0, Instant::now() + self.limits.connect);
+        let (mut used, handshake_ends) = (Instant::now(), Instant::now() + self.limits.connect);
         loop {
             if let Err(fault) = self.apply(&mut out) {
                 return fault;
@@ -72,14 +74,15 @@ impl Driver {
             self.announce_handshake();
 
             let check = self.limits.unused / CHECKS_OF_USE;
-            let mut pause = self.protocol.wake_at().map_or(check, |at| until(at).min(check));
+            // At most once in a millisecond, even if the protocol's time stays in the past.
+            let mut pause = self.protocol.wake_at().map_or(check, |at| until(at).max(MIN_PAUSE).min(check));
             if self.announce.is_some() {
                 pause = pause.min(handshake_ends - Instant::now());
             }
             tokio::select! {
                 message = self.incoming.next() => match message {
                     Some(Ok(message)) => {
-                        unused = 0;
+                        used = Instant::now();
                         if let Err(fault) = self.protocol.on_message(&message, now(), &mut out) {
                             return fault;
                         }
@@ -89,7 +92,7 @@ impl Driver {
                 },
                 command = self.commands.recv() => match command {
                     Some(LinkMessages { topic, messages }) => {
-                        unused = 0;
+                        used = Instant::now();
                         for message in messages {
                             self.protocol.on_send(&topic, message, now(), &mut out);
                         }
@@ -106,9 +109,9 @@ impl Driver {
                     if self.protocol.wake_at().is_some_and(|at| at <= now()) {
                         self.protocol.on_time(now(), &mut out);
                     }
-                    let is_used = self.inboxes.is_used() || self.protocol.is_needed();
-                    unused = if is_used || pause < check { 0 } else { unused + 1 };
-                    if unused >= CHECKS_OF_USE {
+                    if self.inboxes.is_used() || self.protocol.is_needed() {
+                        used = Instant::now();
+                    } else if used.elapsed() >= self.limits.unused {
                         return closed();
                     }
                 }

@@ -61,13 +61,15 @@ impl Inboxes {
     /// Adds a message to a topic. Past its limits, the inbox ends with a fault instead.
     pub(super) fn deliver(&self, topic: String, message: Bytes) {
         let mut state = self.lock();
-        let kept = state.topics.values().filter(|inbox| !inbox.is_read).count();
-        if !state.topics.contains_key(&topic) && kept >= self.limits.max_topics {
-            tracing::warn!(
-                kept,
-                "the agent sends messages to too many sessions that no turn reads: a message is dropped"
-            );
-            return;
+        if !state.topics.contains_key(&topic) {
+            let kept = state.topics.values().filter(|inbox| !inbox.is_read).count();
+            if kept >= self.limits.max_topics {
+                tracing::warn!(
+                    kept,
+                    "the agent sends messages to too many sessions that no turn reads: a message is dropped"
+                );
+                return;
+            }
         }
 
         let inbox = state.topics.entry(topic).or_default();
