@@ -181,7 +181,8 @@ fn sentence(line: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect::<String>().trim().to_owned()
 }
 
-/// Removes an exception class that the word is or starts with. Returns the rest and the number of opened brackets.
+/// Removes an exception class from the start of a word. Returns the rest and the number of opened brackets. A class
+/// alone becomes "an error", a class with a colon nothing.
 fn without_class(word: &str) -> (&str, usize) {
     if let Some(call) = CLASS_CALL.find(word) {
         return (&word[call.end()..], 1);

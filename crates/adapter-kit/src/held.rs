@@ -21,7 +21,7 @@ impl BufferedBytes {
     /// Counts further bytes.
     ///
     /// # Errors
-    /// [`FaultKind::UpstreamTooLarge`] from 32 MiB on.
+    /// [`FaultKind::UpstreamTooLarge`] beyond 32 MiB.
     pub fn add(&mut self, bytes: usize) -> Result<(), Fault> {
         self.0 = self.0.saturating_add(bytes);
         if self.0 > MAX_HELD {

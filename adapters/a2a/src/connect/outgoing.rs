@@ -261,8 +261,9 @@ fn owned(part: Part<'_>) -> Part<'static> {
     }
 }
 
-/// The fields beside the message: metadata that the client sent over this protocol, and content that most agents cannot
-/// use.
+/// The fields beside the message: the metadata, and the output modes that the client accepts. The metadata has what the
+/// client sent over this protocol, and under `agent_api` the model, the sampling and the tools of the request, which
+/// most agents cannot use.
 fn beside(request: &model::AgentRequest) -> (Option<Json>, Vec<String>) {
     let received: ReceivedRequest = request.extra.get("a2a").and_then(Json::decode).unwrap_or_default();
     let mut own = Extra::new();
