@@ -236,7 +236,8 @@ impl ShownRun {
         let (mut text, mut next) = (String::new(), NextStep::Events);
         let has_more = poll_fn(|context| {
             let polled = follower.poll_steps(context, &mut |view, step| {
-                let shown = if Encoders::is_long(view.record.size()) { None } else { prism.step(view, step) };
+                // `send_event` encodes the events of a long run, and an event that starts a turn after a pause.
+                let shown = if Encoders::is_long_run(view.record.size()) { None } else { prism.step(view, step) };
                 let Some(shown) = shown else {
                     next = NextStep::Event(step.sequence);
                     return Take::Enough;

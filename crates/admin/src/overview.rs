@@ -164,7 +164,7 @@ fn host_of(url: &str) -> &str {
     rest.split(['/', '?', '#']).next().unwrap_or(rest)
 }
 
-/// The routes, each with its URL and snippets.
+/// The routes, each with its URL for clients and its snippets.
 pub(super) fn routes(state: &AdminState) -> Vec<Route> {
     let base = state.admin.control.public_url().unwrap_or_else(|| state.admin.url.clone());
     let configured = state.admin.reload.routes();

@@ -128,7 +128,7 @@ impl Encoders {
     }
 
     /// True if a run of this size is encoded one protocol after the other, within the budget.
-    pub(super) const fn is_long(size: usize) -> bool {
+    pub(super) const fn is_long_run(size: usize) -> bool {
         size > SMALL_RUN
     }
 }

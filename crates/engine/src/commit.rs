@@ -91,7 +91,7 @@ pub(super) async fn publish_and_settle(store: &Arc<dyn Store>, run: &Arc<ActiveR
     run.publish(Publish::Concluded);
     match timeout(WRITE_TIMEOUT, store.settle(&run.journal())).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(run = %run.id(), %error, "the store could not write a run: it tries again"),
+        Ok(Err(error)) => tracing::warn!(run = %run.id(), %error, "the store could not write a run at once"),
         Err(_) => tracing::warn!(run = %run.id(), "the store did not write a run in time: it tries again"),
     }
     run.count_end();

@@ -1,5 +1,5 @@
-//! One flush: all pending writes of a replica, in one transaction that fails as a whole if the replica was fenced. It
-//! has a number, so that it is applied once however often it is sent. Every write with a waiting caller has an id or a
+//! One flush: pending writes of a replica, as many as fit into one transaction. The transaction fails as a whole if the
+//! replica was fenced. A flush has a number, so that it is applied once however often it is sent. Every write with a waiting caller has an id or a
 //! condition by which its result is found again after a lost connection.
 //!
 //! Not here: the written parts of runs ([`super::tracked`]), and sending and retrying a flush ([`super::writer`]).
