@@ -247,8 +247,9 @@ async fn notifications_lost_in_a_crash_arrive_after_the_restart() {
         write_config(folder.path(), &upstream);
         let process = Process::start(folder.path());
         let task = post(&process, json!({ "text": "hi" }), None, to(&receiver)).await;
-        let sent = wait_for_last(&receiver, state).await.len();
+        wait_for_last(&receiver, state).await;
         process.kill();
+        let sent = notifications(&receiver).len();
         allowed.store(true, Ordering::Relaxed);
         let process = Process::start(folder.path());
         let mut expected = expected.to_vec();
@@ -265,11 +266,14 @@ async fn notifications_lost_in_a_crash_arrive_after_the_restart() {
         wait_for_last(&receiver, last).await;
         // For longer than it takes to look for what is left.
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let again = notifications(&receiver).split_off(sent);
+        let mut before = notifications(&receiver);
+        let again = before.split_off(sent);
+        before.dedup();
+        assert_eq!(expected[..before.len()], before);
         assert_eq!(again.iter().filter(|sent| *sent == state).count(), 1, "accepted once: {again:?}");
-        let mut received = notifications(&receiver);
-        received.dedup();
-        assert_eq!(received, expected);
+        // The gateway may have been killed before it stored that an event was accepted: such an event arrives again.
+        assert!(expected.ends_with(&again.iter().map(String::as_str).collect::<Vec<_>>()), "{again:?}");
+        assert!(before.len() + again.len() > expected.len(), "{before:?} {again:?}");
     }
 }
 
