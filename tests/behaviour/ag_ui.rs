@@ -232,6 +232,45 @@ async fn a_client_that_comes_back_gets_the_rest_while_the_agent_works_on() {
 }
 
 #[tokio::test]
+async fn a_resumed_stream_has_the_conversation_of_its_time() {
+    let options = "on_disconnect = \"detach\"\noptions = { history = \"gateway\" }\n";
+    let gateway = Gateway::start(&format!("{SLOW}{ROUTE}{options}")).await;
+    let mut streams = Vec::new();
+    for number in 1..4 {
+        let text = format!("echo {number}");
+        let sent = input("t", &format!("r{number}"), json!([user(&format!("u{number}"), &text)]));
+        streams.push((sent.clone(), gateway.post("/ag-ui/demo", &sent).await.text().to_owned()));
+    }
+
+    for (sent, whole) in &streams {
+        let (messages, last) = {
+            let events = events(whole);
+            let kinds: Vec<_> = events.iter().map(|event| event["type"].as_str().expect("a type")).collect();
+            assert!(kinds.ends_with(&["MESSAGES_SNAPSHOT", "RUN_FINISHED"]), "{kinds:?}");
+            (events[events.len() - 2]["messages"].as_array().expect("a list").len(), events.len() - 1)
+        };
+        let run = sent["runId"].as_str().expect("an id");
+        assert_eq!(messages, 2 * run[1..].parse::<usize>().expect("a number"));
+        let path = format!("/ag-ui/demo?threadId=t&runId={run}");
+        assert_eq!(gateway.get(&path).await.text(), whole);
+        let rest: String = whole.split_inclusive("\n\n").skip(last).collect();
+        let after = (last - 1).to_string();
+        let headers = [("content-type", "application/json"), ("last-event-id", after.as_str())];
+        let resumed = gateway.open("POST", "/ag-ui/demo", &headers, sent.to_string().as_bytes()).await.response().await;
+        assert_eq!(resumed.text(), rest);
+    }
+
+    let sent = input("t", "r4", json!([user("u4", "long 40 20")]));
+    let mut open = gateway.start_post("/ag-ui/demo", &sent).await;
+    open.frame().await.expect("the agent speaks");
+    drop(open);
+    let resumed = gateway.get("/ag-ui/demo?threadId=t&runId=r4").await.text().to_owned();
+    assert_eq!(gateway.get("/ag-ui/demo?threadId=t&runId=r4").await.text(), resumed);
+    let events = events(&resumed);
+    assert_eq!(events[events.len() - 2]["messages"].as_array().expect("a list").len(), 8, "{resumed}");
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_stops_its_run() {
     let gateway = Gateway::start(&format!("{SLOW}{ROUTE}")).await;
     let mut open = gateway.start_post("/ag-ui/demo", &input("t", "r1", json!([user("u1", "long 5000 20")]))).await;
