@@ -2,17 +2,19 @@
 //! (docs/protocols/ag-ui.md#resuming).
 //!
 //! Clients name a run by the id they chose when they started it, so the run is searched among the runs of its thread.
-//! Runs that another protocol started have the gateway's id.
+//! Runs that another protocol started have the gateway's id. If clients receive the whole conversation, the messages
+//! before the run are loaded too.
 
 use std::sync::Arc;
 
-use interlingua_core::call::{Cursor, Filter, Page, RunView, Target};
+use interlingua_core::call::{Cursor, Filter, Page, RunView, SessionCall, SessionView, Target};
 use interlingua_core::exchange::{Flow, Next};
 use interlingua_core::loss::Loss;
+use interlingua_core::model::Message;
 use interlingua_core::out::Head;
 use interlingua_core::{Call, Exchange, Fault, FaultKind, Out, Reply, Request, RunId, Step};
 
-use super::encode::Encoder;
+use super::encode::{Encoder, snapshot};
 use super::thread::Labels;
 use super::writer::Format;
 use super::{Route, fault};
@@ -22,18 +24,20 @@ const MAX_PAGES: u32 = 10;
 /// Runs on a page.
 const PAGE: usize = 50;
 
-/// The search for a run by the client's names.
+/// The search for a run by the client's names, and for the messages before it.
 #[derive(Debug)]
 pub(super) struct Search {
     thread: String,
     run: String,
     pages: u32,
     cursor: Option<Cursor>,
+    /// The run, once it is found.
+    found: Option<RunId>,
 }
 
 impl Search {
     pub(super) const fn new(thread: String, run: String) -> Self {
-        Self { thread, run, pages: 0, cursor: None }
+        Self { thread, run, pages: 0, cursor: None, found: None }
     }
 
     /// The number of an event.
@@ -52,12 +56,39 @@ impl Search {
         })
     }
 
-    /// Follows the run if this page contains it. Otherwise requests the next page.
-    pub(super) fn next(&mut self, page: &Page<'_>) -> Result<Call, Fault> {
+    /// The call after a reply.
+    ///
+    /// # Errors
+    /// The thread has no such run, or the reply does not belong to a call of the search.
+    pub(super) fn next(&mut self, reply: &Reply<'_>, encoder: &mut Encoder) -> Result<Call, Fault> {
+        match (reply, self.found) {
+            (Reply::Runs(page), None) => self.look(page, encoder),
+            (Reply::Session([session]), Some(run)) => {
+                encoder.conversation = Some(messages_before(session, run));
+                Ok(Call::Follow(Target::Run(run)))
+            }
+            _ => Err(fault::unexpected(reply)),
+        }
+    }
+
+    /// The call after a call for something that does not exist: the run is followed if only its conversation is
+    /// missing.
+    pub(super) fn without_conversation(&self, encoder: &mut Encoder) -> Option<Call> {
+        encoder.conversation = Some(Vec::new());
+        self.found.map(|run| Call::Follow(Target::Run(run)))
+    }
+
+    /// Looks for the run on a page.
+    fn look(&mut self, page: &Page<'_>, encoder: &Encoder) -> Result<Call, Fault> {
         let id = RunId::parse(&self.run);
         let is_it = |view: &&RunView<'_>| Labels::from_view(view).run == self.run || id == Some(view.run().id);
         if let Some(found) = page.runs.iter().find(is_it) {
-            return Ok(Call::Follow(Target::Run(found.run().id)));
+            let run = found.run().id;
+            if !encoder.shows_conversation() {
+                return Ok(Call::Follow(Target::Run(run)));
+            }
+            self.found = Some(run);
+            return Ok(Call::Session(SessionCall::Get { session: self.thread.clone() }));
         }
         self.pages += 1;
         self.cursor = page.next;
@@ -66,6 +97,12 @@ impl Search {
         }
         Ok(self.call())
     }
+}
+
+/// The messages of a conversation before those of a run.
+fn messages_before(session: &SessionView, run: RunId) -> Vec<Message> {
+    let end = session.items.iter().position(|item| item.run == Some(run)).unwrap_or(session.items.len());
+    snapshot::snapshot_messages(&session.items[..end])
 }
 
 /// A fault that a run of this name does not exist for this caller.
@@ -113,10 +150,12 @@ impl Exchange for Replay {
     }
 
     fn reply(&mut self, reply: Reply<'_>, _: &mut Out) -> Result<Next, Fault> {
-        match (self.search.as_mut(), reply) {
-            (Some(search), Reply::Runs(page)) => search.next(&page).map(Next::Call),
-            (_, reply) => Err(fault::unexpected(&reply)),
-        }
+        let Some(search) = self.search.as_mut() else { return Err(fault::unexpected(&reply)) };
+        search.next(&reply, &mut self.encoder).map(Next::Call)
+    }
+
+    fn on_not_found(&mut self, _: &Fault) -> Option<Call> {
+        self.search.take()?.without_conversation(&mut self.encoder)
     }
 
     fn fail(&mut self, fault: &Fault, out: &mut Out) {

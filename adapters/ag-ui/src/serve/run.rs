@@ -109,7 +109,7 @@ impl StartRun {
 
     /// The first call: for the conversation if the client receives it, else for the run.
     fn prepare(&mut self, run: Box<RunCall>) -> Call {
-        if self.route.options.history != History::Gateway {
+        if !self.encoder.shows_conversation() {
             self.phase = Phase::Run;
             return Call::Run(run);
         }
@@ -191,8 +191,8 @@ impl Exchange for StartRun {
                 self.encoder.conversation = Some(snapshot::snapshot_messages(&session.items));
                 Ok(Next::Call(Call::Run(run)))
             }
-            (Phase::Search(mut search), Reply::Runs(page)) => {
-                let call = search.next(&page)?;
+            (Phase::Search(mut search), reply) => {
+                let call = search.next(&reply, &mut self.encoder)?;
                 self.phase = Phase::Search(search);
                 Ok(Next::Call(call))
             }
@@ -215,7 +215,8 @@ impl Exchange for StartRun {
                 self.encoder.conversation = Some(Vec::new());
                 Some(Call::Run(run))
             }
-            Phase::Search(_) | Phase::Run => None,
+            Phase::Search(search) => search.without_conversation(&mut self.encoder),
+            Phase::Run => None,
         }
     }
 

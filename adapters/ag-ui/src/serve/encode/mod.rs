@@ -28,6 +28,7 @@ use self::kept::OpenSteps;
 use self::texts::Texts;
 use super::Route;
 use super::events::Event;
+use super::options::History;
 use super::thread::Labels;
 use super::writer::Writer;
 use super::{fault, losses};
@@ -65,6 +66,11 @@ impl Encoder {
             is_started: false,
             has_ended: false,
         }
+    }
+
+    /// True if clients receive the whole conversation.
+    pub(super) fn shows_conversation(&self) -> bool {
+        self.route.options.history == History::Gateway
     }
 
     /// The content that the stream did not show.
