@@ -40,7 +40,7 @@ impl Running {
             log,
             key,
             tls,
-            url: own_url(self.parts.tls.is_some(), self.address),
+            client_url: own_url(self.parts.tls.is_some(), self.address),
             callers,
             access: admin_access,
             start_key: start_key.clone(),

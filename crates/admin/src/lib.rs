@@ -87,7 +87,7 @@ pub struct Admin {
     /// Certificates and settings of TLS. `None`: the listener accepts plain text.
     pub tls: Option<Arc<SharedTls>>,
     /// The URL of the listener for clients, reachable from this machine.
-    pub url: String,
+    pub client_url: String,
     /// The callers that may sign in to the console.
     pub callers: Arc<Callers>,
     /// The settings that a reload replaces.

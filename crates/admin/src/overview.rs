@@ -40,7 +40,7 @@ pub(super) fn gateway(state: &AdminState) -> Gateway {
         reload: admin.reload.last(),
         store: StoreKind { kind: config["in_force"]["store"]["kind"].as_str().unwrap_or_default().to_owned() },
         listeners: vec![
-            Listener { whom: "clients", url: admin.url.clone() },
+            Listener { whom: "clients", url: admin.client_url.clone() },
             Listener { whom: "operators", url: state.url.clone() },
         ],
         public_url: admin.control.public_url(),
@@ -166,7 +166,7 @@ fn host_of(url: &str) -> &str {
 
 /// The routes, each with its URL for clients and its snippets.
 pub(super) fn routes(state: &AdminState) -> Vec<Route> {
-    let base = state.admin.control.public_url().unwrap_or_else(|| state.admin.url.clone());
+    let base = state.admin.control.public_url().unwrap_or_else(|| state.admin.client_url.clone());
     let configured = state.admin.reload.routes();
     let settings = |route: &ServedRoute| {
         let is_it = |one: &&Value| one["path"] == *route.path && one["protocol"] == *route.scope.protocol;

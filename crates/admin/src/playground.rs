@@ -57,7 +57,7 @@ pub(super) async fn serve(
     };
     audit_request(state, request.peer_addr(), &who, request.path());
 
-    rewrite_as_client(request.head_mut(), host_of(&state.admin.url));
+    rewrite_as_client(request.head_mut(), host_of(&state.admin.client_url));
     let (request, mut body) = request.into_parts();
     let payload = Payload::from_request(&request, &mut body).await?;
     let mut response = state.admin.control.serve_operator(&who.name, request.clone(), payload).await;

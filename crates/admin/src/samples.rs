@@ -115,7 +115,7 @@ fn snippets(state: &AdminState, route: &ServedRoute, input: &SampleInput<'_>) ->
 }
 
 fn target(state: &AdminState, route: &ServedRoute) -> SnippetTarget {
-    let base = state.admin.control.public_url().unwrap_or_else(|| state.admin.url.clone());
+    let base = state.admin.control.public_url().unwrap_or_else(|| state.admin.client_url.clone());
     SnippetTarget { url: format!("{base}{}", route.path), auth: route.auth }
 }
 

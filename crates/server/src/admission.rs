@@ -58,6 +58,7 @@ struct OpenConnections {
     by_address: HashMap<IpAddr, usize>,
     /// Open HTTP/2 streams, by client address.
     streams: HashMap<IpAddr, usize>,
+    /// Rejections of all clients and limits since the latest log line.
     rejected: u64,
     last_logged: Option<Instant>,
 }
@@ -180,7 +181,11 @@ impl OpenConnections {
         if self.last_logged.is_none_or(|last_logged| last_logged.elapsed() >= LOG_INTERVAL) {
             let rejected = std::mem::take(&mut self.rejected);
             self.last_logged = Some(Instant::now());
-            tracing::warn!(client = %peer, rejected, "too many connections or streams: {limit}");
+            tracing::warn!(
+                latest_client = %peer,
+                rejected,
+                "the gateway rejected connections or streams since the last such line; the latest one reached the limit: {limit}"
+            );
         }
     }
 }

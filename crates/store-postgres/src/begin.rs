@@ -1,6 +1,7 @@
-//! Connecting and joining when the process begins. A database that cannot be reached is waited for, so that gateways
-//! and their database may be started in any order; one that refuses this gateway is an error at once. Not here:
-//! reaching it again later ([`super::writer`]).
+//! Connecting and joining when the process begins. If the first attempt cannot reach the database, the gateway goes on
+//! trying, so that gateways and their database may be started in any order. If the database refuses the first attempt,
+//! the process ends with the reason; a later refusal is logged, and the gateway tries again. Not here: reaching it
+//! again later ([`super::writer`]).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use interlingua_store::StoreError;
 
 /// Time between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Interval of the log line that the database is unreachable, with the reason.
+/// Interval of the log line that the gateway cannot join, with the reason.
 const REMINDER_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Connects, brings the schema up to date, and joins the other replicas.
@@ -30,8 +31,8 @@ pub(super) async fn begin(inner: &Arc<Inner>, schema: &str) -> Result<Writer, St
     Writer::join(Arc::clone(inner)).await
 }
 
-/// Goes on trying, since the first attempt met `error`. `None`: the store was closed or dropped meanwhile. There are no
-/// jobs before the replica has joined.
+/// Tries again until it succeeds. `error`: why the first attempt failed. `None`: the store was closed or dropped
+/// meanwhile. Jobs that arrive are dropped.
 pub(super) async fn retry(
     inner: &Arc<Inner>,
     schema: &str,
@@ -43,7 +44,7 @@ pub(super) async fn retry(
         inner.health.failed(&error.to_string(), Instant::now());
         if reported.is_none_or(|at| at.elapsed() >= REMINDER_INTERVAL) {
             reported = Some(Instant::now());
-            tracing::error!(%error, for_s = began.elapsed().as_secs(), "the database is unreachable: this gateway waits for it");
+            tracing::error!(%error, for_s = began.elapsed().as_secs(), "cannot join the gateways of the database: this gateway refuses requests that need the store, and tries again");
         }
         tokio::select! {
             () = sleep(RETRY_INTERVAL) => {}
