@@ -221,6 +221,7 @@ fn keep_what_needs_restart(new: &mut Settings, running: &Settings) -> Vec<&'stat
         }
     };
     keep("server.listen", new.server.listen != running.server.listen);
+    keep("server.tls", new.server.tls != running.server.tls);
     keep("server.workers", new.server.workers != running.server.workers);
     keep("store.kind", new.store.kind != running.store.kind);
     let is_file = running.store.kind == StoreKind::Sqlite && new.store.kind == running.store.kind;
@@ -241,6 +242,7 @@ fn keep_what_needs_restart(new: &mut Settings, running: &Settings) -> Vec<&'stat
     keep("admin.key", loses_key);
 
     new.server.listen = running.server.listen;
+    new.server.tls.clone_from(&running.server.tls);
     new.server.workers = running.server.workers;
     new.store.kind = running.store.kind;
     new.store.path.clone_from(&running.store.path);

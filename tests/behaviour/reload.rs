@@ -9,6 +9,7 @@ use crate::support::agent::{text_reply, text_reply_until};
 use crate::support::gateway::{JSON, ROUTE, agent, user_turn};
 use crate::support::poll_until;
 use crate::support::process::Process;
+use crate::support::tls::Authority;
 use crate::support::transcript::Transcript;
 use crate::support::upstream::Upstream;
 
@@ -94,16 +95,21 @@ async fn a_wrong_file_changes_nothing_and_says_where_it_is_wrong() {
 async fn settings_that_need_a_restart_are_named() {
     let upstream = Upstream::always(text_reply(&["hi"]));
     let (folder, process) = start(&[agent("friday", &upstream.url("/process"), "", "")]);
+    Authority::new().server().write(folder.path());
     let path = folder.path().join("gateway.toml");
     let config = std::fs::read_to_string(&path).expect("the file");
     let config = config
-        .replacen("listen = \"127.0.0.1:0\"", "listen = \"127.0.0.1:1\"", 1)
+        .replacen(
+            "listen = \"127.0.0.1:0\"",
+            "listen = \"127.0.0.1:1\"\ntls = { cert = \"cert.pem\", key = \"key.pem\" }",
+            1,
+        )
         .replacen("workers = 1", "workers = 7", 1)
         .replace("kind = \"memory\"", "kind = \"sqlite\"")
         .replace("agents.friday", "agents.monday");
     std::fs::write(&path, config).expect("a file");
     let (code, body) = reload(&process).await;
-    let restart = json!(["server.listen", "server.workers", "store.kind"]);
+    let restart = json!(["server.listen", "server.tls", "server.workers", "store.kind"]);
     assert_eq!((code, &body["restart"]), (200, &restart), "{body}");
     assert_eq!([status(&process, "friday").await, status(&process, "monday").await], [404, 200]);
     let in_force = process.operate("GET", "/api/config", &[], b"").await.json()["in_force"].clone();
