@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use interlingua_core::answer::{Answer, AnswerBody, native};
 use interlingua_core::call::RunView;
 use interlingua_core::pending::Decision;
-use interlingua_core::{Fault, RunId};
+use interlingua_core::{Fault, FaultKind, RunId};
 
 use super::AdminState;
 use super::views::AnsweredItem;
@@ -19,7 +19,7 @@ const MAX_RUNS: usize = 4;
 /// Finds the answers to the questions of a run. `siblings`: the runs of its session.
 ///
 /// # Errors
-/// The errors of the store.
+/// The store cannot load one of these runs.
 pub(super) async fn answers(
     state: &AdminState,
     run: &RunHandle,
@@ -40,8 +40,12 @@ pub(super) async fn answers(
         if asked.is_empty() {
             break;
         }
-        // The run may have been deleted meanwhile.
-        let Ok(next) = state.admin.engine.operator().find(id).await else { continue };
+        let next = match state.admin.engine.operator().find(id).await {
+            Ok(next) => next,
+            // It was deleted meanwhile.
+            Err(fault) if fault.kind == FaultKind::NotFound => continue,
+            Err(fault) => return Err(fault),
+        };
         next.view_safe(|view| {
             for turn in 0..view.run().turns.len() {
                 collect(state, view, turn, &mut asked, &mut found, run.id());
