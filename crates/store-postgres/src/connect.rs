@@ -126,7 +126,7 @@ impl Connector {
             tracing::warn!("the database pooler passes no notifications on: this gateway polls for changes");
         }
         if was_pooled && !is_pooled {
-            tracing::info!("the database sends notifications again: polling ends");
+            tracing::info!("notifications of the database arrive again: this gateway polls less often");
         }
     }
 

@@ -53,10 +53,10 @@ const LINES: &str = "
 const HEADS: &str = "
     UPDATE il.runs r SET state = h.state, ended = h.ended, hidden = h.hidden, changed_at = h.changed_at, upto = h.upto,
            size = r.size + h.added, about = h.about, head = h.head, tags = string_to_array(h.tags, chr(30)),
-           holder = CASE WHEN h.keeps THEN r.holder END
+           holder = CASE WHEN h.has_holder THEN r.holder END
     FROM unnest($2::uuid[], $3::text[], $4::bool[], $5::bool[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bytea[],
                 $10::bytea[], $11::bool[], $12::text[])
-         AS h(id, state, ended, hidden, changed_at, upto, added, about, head, keeps, tags)
+         AS h(id, state, ended, hidden, changed_at, upto, added, about, head, has_holder, tags)
     WHERE r.id = h.id AND r.holder = $1 RETURNING r.id";
 const LOG: &str = "INSERT INTO il.log (replica, flush, bytes, followed) VALUES ($1, $2, $3, $4)";
 const TRIM: &str = "DELETE FROM il.log WHERE replica = $1 AND flush < $2";
@@ -422,8 +422,8 @@ impl Flush {
         let (ids, states, ended) = (column!(|head| head.id), column!(|head| head.state), column!(|head| head.ended));
         let (hidden, changed, upto) =
             (column!(|head| head.hidden), column!(|head| head.changed_at), column!(|head| head.upto));
-        let (about, lines, keeps) =
-            (column!(|head| &*head.about), column!(|head| &*head.head), column!(|head| head.keeps));
+        let (about, lines, has_holder) =
+            (column!(|head| &*head.about), column!(|head| &*head.head), column!(|head| head.has_holder));
         let tags = column!(|head| &*head.tags);
         let parameters: [(&(dyn ToSql + Sync), Type); 12] = [
             (&self.replica, Type::UUID),
@@ -436,7 +436,7 @@ impl Flush {
             (&added, Type::INT8_ARRAY),
             (&about, Type::BYTEA_ARRAY),
             (&lines, Type::BYTEA_ARRAY),
-            (&keeps, Type::BOOL_ARRAY),
+            (&has_holder, Type::BOOL_ARRAY),
             (&tags, Type::TEXT_ARRAY),
         ];
         database.rows(HEADS, &parameters).await

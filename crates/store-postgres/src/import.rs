@@ -137,7 +137,7 @@ async fn check_unused(database: &Database, options: &PostgresOptions) -> Result<
 /// A row of a run, with its lines.
 struct RunRows {
     row: NewRow,
-    keeps: bool,
+    has_holder: bool,
     /// First event, number of events, bytes.
     lines: Vec<(i64, i32, Vec<u8>)>,
 }
@@ -179,9 +179,9 @@ impl Copy<'_> {
     fn add_run(&mut self, run: &StoredRun) -> Result<u64, StoreError> {
         let (record, info) = (&run.record, &run.info);
         text::check_run(record, info)?;
-        let (mut bytes, keeps) = (Vec::new(), info.state.is_working());
+        let (mut bytes, has_holder) = (Vec::new(), info.state.is_working());
         journal::write(record, 0, &mut bytes);
-        let row = NewRow::new(record, info, &bytes, keeps);
+        let row = NewRow::new(record, info, &bytes, has_holder);
         let size = bytes.len() as u64;
 
         let (mut lines, mut first) = (Vec::new(), 0);
@@ -195,9 +195,9 @@ impl Copy<'_> {
         if record.len() > first {
             lines.push((int(first), i32::try_from(record.len() - first).unwrap_or(i32::MAX), bytes));
         }
-        self.batch.runs.push(RunRows { row, keeps, lines });
+        self.batch.runs.push(RunRows { row, has_holder, lines });
         self.done.runs += 1;
-        self.done.unfinished += u64::from(keeps);
+        self.done.unfinished += u64::from(has_holder);
         self.done.events += record.len();
         Ok(size)
     }
@@ -223,9 +223,9 @@ impl Copy<'_> {
     }
 
     async fn insert_run(&self, run: &RunRows) -> Result<(), Error> {
-        let RunRows { row, keeps, lines } = run;
+        let RunRows { row, has_holder, lines } = run;
         let head = &row.head;
-        let holder = keeps.then_some(self.replica);
+        let holder = has_holder.then_some(self.replica);
         let parameters: [(&(dyn ToSql + Sync), Type); 19] = [
             (&head.id, Type::UUID),
             (&holder, Type::UUID),

@@ -64,10 +64,10 @@ pub(super) struct NewRow {
 }
 
 impl NewRow {
-    /// The row of a run with all of its lines. `keeps`: it has a holder.
-    pub(super) fn new(record: &interlingua_core::Record, info: &RunInfo, lines: &[u8], keeps: bool) -> Self {
+    /// The row of a run with all of its lines. `has_holder`: a replica executes the run. False if it waits or has ended.
+    pub(super) fn new(record: &interlingua_core::Record, info: &RunInfo, lines: &[u8], has_holder: bool) -> Self {
         Self {
-            head: head(record, info, size_of(lines), keeps),
+            head: head(record, info, size_of(lines), has_holder),
             agent: text::kept(&record.run().agent).into_owned(),
             owner: text::kept(&info.owner).into_owned(),
             session: text::kept(&record.run().session_id).into_owned(),
@@ -94,8 +94,8 @@ pub(super) struct Head {
     pub(super) head: Vec<u8>,
     /// Its tags in the form of [`all_tags`].
     pub(super) tags: String,
-    /// False: it has no holder from now on.
-    pub(super) keeps: bool,
+    /// True if a replica executes the run. False removes the holder from the row.
+    pub(super) has_holder: bool,
 }
 
 /// Lines of a run for a row of their own.
@@ -220,22 +220,22 @@ impl Runs {
             return;
         };
 
-        let (mut lines, mut length, mut keeps) = (Vec::new(), 0, true);
+        let (mut lines, mut length, mut has_holder) = (Vec::new(), 0, true);
         let mut state = tracked.state;
         run.with(&mut |record, info| {
             journal::write(record, tracked.stored, &mut lines);
             length = record.len();
             state = (info.state, info.changed_at);
-            keeps = info.state.is_working();
+            has_holder = info.state.is_working();
             let added = tracked.uncounted.saturating_add(size_of(&lines));
-            writes.heads.push(head(record, info, added, keeps));
+            writes.heads.push(head(record, info, added, has_holder));
         });
         writes.push_segment(run.id(), tracked.stored, length, lines);
         (tracked.stored, tracked.logged, tracked.state) = (length, length, state);
         tracked.uncounted = 0;
         writes.changes_followed |= self.followed.contains(&run.id());
         writes.durable.push(Durable { run: Arc::clone(run), events: length, archived: length });
-        if !keeps {
+        if !has_holder {
             self.by_id.remove(&run.id());
             self.followed.remove(&run.id());
         }
@@ -280,7 +280,7 @@ impl RunWrites {
     }
 }
 
-fn head(record: &interlingua_core::Record, info: &RunInfo, added: i64, keeps: bool) -> Head {
+fn head(record: &interlingua_core::Record, info: &RunInfo, added: i64, has_holder: bool) -> Head {
     let ended = matches!(info.state, RunState::Ended(_));
     let mut lines = Vec::new();
     journal::write(&record.head(), 0, &mut lines);
@@ -295,7 +295,7 @@ fn head(record: &interlingua_core::Record, info: &RunInfo, added: i64, keeps: bo
         about: serde_json::to_vec(&SerializedValue(info)).unwrap_or_default(),
         head: lines,
         tags: all_tags(info.tags.iter()),
-        keeps,
+        has_holder,
     }
 }
 

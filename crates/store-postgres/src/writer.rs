@@ -449,10 +449,14 @@ impl Writer {
         let Ok(Ok(Some(row))) = timeout(self.look_timeout(), database.row(CLOCK, &[])).await else { return };
         let store = u64::try_from(row.get::<_, i64>(0)).unwrap_or(0);
         if let Some(ahead) = clock::follow_store(store, sent, clock::machine()) {
-            tracing::warn!(
-                ahead_s = ahead / 1000,
-                "the clock of the database differs from this machine's: stored times use the clock of the database"
-            );
+            if ahead == 0 {
+                tracing::info!("the clock of the database agrees with this machine's again");
+            } else {
+                tracing::warn!(
+                    ahead_s = ahead / 1000,
+                    "the clock of the database differs from this machine's: stored times use the clock of the database"
+                );
+            }
         }
     }
 

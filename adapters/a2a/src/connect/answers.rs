@@ -15,7 +15,7 @@ use crate::wire::{Part, to_raw};
 pub(super) struct Answers<'a> {
     items: &'a [Pending],
     /// Calls whose outputs ADK reads in a form of its own.
-    long_calls: &'a [AskedCall],
+    long_running_calls: &'a [AskedCall],
     answered: Vec<&'a Pending>,
     /// Decisions that were written.
     decisions: u32,
@@ -29,11 +29,12 @@ pub(super) struct Answers<'a> {
 }
 
 impl<'a> Answers<'a> {
-    /// `items`: what the input answers; `long_calls`: those of the task that waits.
-    pub(super) const fn new(items: &'a [Pending], long_calls: &'a [AskedCall]) -> Self {
+    /// `items`: the pending items that the input answers. `long_running_calls`: the long-running calls whose outputs
+    /// the waiting task needs.
+    pub(super) const fn new(items: &'a [Pending], long_running_calls: &'a [AskedCall]) -> Self {
         Self {
             items,
-            long_calls,
+            long_running_calls,
             answered: Vec::new(),
             decisions: 0,
             canceled: 0,
@@ -145,7 +146,7 @@ impl<'a> Answers<'a> {
         for (output, is_error) in message.outputs().zip(message.failures()) {
             self.outputs += 1;
             self.answered.extend(self.items.iter().find(|item| item.id == output.call_id));
-            parts.push(long_running::response(self.long_calls, &output, is_error).unwrap_or_else(|| {
+            parts.push(long_running::response(self.long_running_calls, &output, is_error).unwrap_or_else(|| {
                 let output = Output { call_id: &output.call_id, output: &output.output, is_error };
                 Part::data(to_raw(&Outer { function_call_output: output }))
             }));

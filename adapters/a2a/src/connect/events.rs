@@ -52,7 +52,7 @@ pub(super) struct ItemReader {
     /// Digests of the status messages that were read.
     pub(super) messages: HashSet<u64>,
     /// Long-running calls that were not emitted: whose they are is known when the task waits or ends.
-    pub(super) long_calls: Vec<LongCall>,
+    pub(super) long_running_calls: Vec<LongCall>,
     /// Messages that came instead of a task, or beside it.
     pub(super) replies: Replies,
     /// The current item arrived in a stream.
@@ -123,7 +123,7 @@ impl ItemReader {
             session,
             artifacts: Artifacts::resumed(known),
             messages: HashSet::new(),
-            long_calls: Vec::new(),
+            long_running_calls: Vec::new(),
             replies: Replies::default(),
             is_streamed: false,
             has_task: false,
@@ -241,7 +241,7 @@ impl ItemReader {
     /// The parts of an artifact that are part of the answer.
     fn parts_of<'a>(&mut self, artifact: &mut wire::Artifact<'a>) -> Vec<Part<'a>> {
         let mut parts = artifact.take_parts(self.form);
-        self.take_long_calls(&mut parts);
+        self.take_long_running_calls(&mut parts);
         parts
     }
 
@@ -334,7 +334,7 @@ impl ItemReader {
             self.status_message(raw, true, sink)?;
         }
         // The history lists the calls that run while the task waits.
-        parts.iter_mut().for_each(|parts| self.take_long_calls(parts));
+        parts.iter_mut().for_each(|parts| self.take_long_running_calls(parts));
         let mode = if self.was_taken_up && is_settled { Mode::Replace } else { Mode::Snapshot };
         for ((artifact, parts), id) in artifacts.iter().zip(&parts).zip(&ids) {
             self.compare_held(parts, sink)?;
@@ -407,7 +407,7 @@ impl ItemReader {
         if let Some(raw) = message {
             self.ask(raw, awaits, sink)?;
         }
-        self.ask_long_calls(sink)?;
+        self.ask_long_running_calls(sink)?;
         self.session.status_message = message.map(message_digest);
         self.session.task_id.clone_from(&self.task);
         self.session.keep_artifacts(self.artifacts.known());
@@ -481,7 +481,7 @@ impl ItemReader {
         self.ended = true;
         self.settle_statuses(false, sink)?;
         if awaits.is_none() {
-            self.release_long_calls(sink)?;
+            self.release_long_running_calls(sink)?;
             self.session.forget_task();
         }
         let found = AgentApi::read(metadata);

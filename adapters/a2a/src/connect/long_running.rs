@@ -74,24 +74,24 @@ fn response_id(data: &RawValue) -> Option<String> {
 
 impl ItemReader {
     /// Removes long-running calls from a message. Their immediate results become plain data: they are no outputs.
-    pub(super) fn take_long_calls(&mut self, parts: &mut Vec<Part<'_>>) {
+    pub(super) fn take_long_running_calls(&mut self, parts: &mut Vec<Part<'_>>) {
         parts.retain_mut(|part| {
             let Some(kind) = part.metadata.is_some().then(|| content::kind(part)) else { return true };
             match (kind, &part.content) {
                 (PartKind::Call(_), _) => {
                     let Some(call) = long_call(part) else { return true };
-                    let is_known = self.long_calls.iter().any(|known| known.id == call.id);
-                    if !is_known && self.long_calls.len() >= MAX_CALLS {
+                    let is_known = self.long_running_calls.iter().any(|known| known.id == call.id);
+                    if !is_known && self.long_running_calls.len() >= MAX_CALLS {
                         return true;
                     }
                     if !is_known {
-                        self.long_calls.push(call);
+                        self.long_running_calls.push(call);
                     }
                     false
                 }
                 (PartKind::Output(_), Content::Data(data)) => {
                     let id = response_id(data);
-                    if self.long_calls.iter().any(|call| Some(&call.id) == id.as_ref()) {
+                    if self.long_running_calls.iter().any(|call| Some(&call.id) == id.as_ref()) {
                         part.metadata = None;
                     }
                     true
@@ -102,9 +102,9 @@ impl ItemReader {
     }
 
     /// Emits the calls as the client's: the task waits for them.
-    pub(super) fn ask_long_calls(&mut self, sink: &mut dyn EventSink) -> Result<(), Fault> {
+    pub(super) fn ask_long_running_calls(&mut self, sink: &mut dyn EventSink) -> Result<(), Fault> {
         self.session.calls.clear();
-        for call in std::mem::take(&mut self.long_calls) {
+        for call in std::mem::take(&mut self.long_running_calls) {
             if call.name == CONFIRMATION {
                 self.ask_confirmation(call, sink)?;
                 continue;
@@ -152,8 +152,10 @@ impl ItemReader {
     }
 
     /// Emits the calls as the agent's: the task has ended without waiting for them.
-    pub(super) fn release_long_calls(&mut self, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        std::mem::take(&mut self.long_calls).iter().try_for_each(|call| emit(call, MessageType::PluginCall, sink))
+    pub(super) fn release_long_running_calls(&mut self, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        std::mem::take(&mut self.long_running_calls)
+            .iter()
+            .try_for_each(|call| emit(call, MessageType::PluginCall, sink))
     }
 }
 

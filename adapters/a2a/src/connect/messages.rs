@@ -47,7 +47,7 @@ impl ItemReader {
         self.start(sink)?;
         let mut parts = message.take_parts(self.form);
         let count = parts.len();
-        self.take_long_calls(&mut parts);
+        self.take_long_running_calls(&mut parts);
         let scope = Scope::read(message.metadata);
         for part in &parts {
             if let (Content::Text(text), PartKind::Plain) = (&part.content, content::kind_in(part, scope))

@@ -76,8 +76,8 @@ impl ItemReader {
     pub(super) fn ask(&mut self, raw: &RawValue, awaits: Awaits, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let Some(mut message) = wire::message(raw) else { return Ok(()) };
         let mut parts = message.take_parts(self.form);
-        self.take_long_calls(&mut parts);
-        if !self.long_calls.is_empty() && !parts.iter().any(|part| question_part(part).is_some()) {
+        self.take_long_running_calls(&mut parts);
+        if !self.long_running_calls.is_empty() && !parts.iter().any(|part| question_part(part).is_some()) {
             // The calls are all that it waits for.
             parts.retain(|part| is_no_text(part) || !self.artifacts.have_text(&plain_text(std::slice::from_ref(part))));
             return self.emit_parts(&message, &parts, MessagePosition::Answer, sink);

@@ -218,6 +218,8 @@ fn arguments(item: &Pending) -> Json {
     }
 }
 
+/// The `interrupt_type` of an item whose payload has none (docs/human-in-the-loop.md#interrupt-data). An approval whose
+/// agent sent no `interrupt` extension is `unknown`.
 fn interrupt_type(item: &Pending) -> &'static str {
     match item.kind {
         PendingKind::Tool => "tool",

@@ -202,7 +202,11 @@ impl Exporter {
         if std::mem::replace(&mut self.is_failing, true) {
             tracing::debug!(signal, reason, "the telemetry collector still fails");
         } else {
-            tracing::warn!(signal, reason, "the telemetry collector fails: rejected items are dropped");
+            tracing::warn!(
+                signal,
+                reason,
+                "the telemetry collector fails: items that cannot be sent to it are dropped"
+            );
         }
     }
 }
