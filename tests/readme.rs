@@ -301,8 +301,9 @@ fn the_book_lists_the_tested_official_clients() {
         "client-0059",
     ];
     let page = read("docs/protocols/overview.md");
-    let (_, named) = page.split_once("Official clients that are tested").expect("the page names them");
-    let named = named.split("\n\n").next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+    let (named, _) = page.split_once("\n### Servers\n").expect("the page names servers");
+    let (_, named) = named.split_once("\n### Clients\n").expect("the page names clients");
+    let named = named.split_whitespace().collect::<Vec<_>>().join(" ");
     let clients = tested_packages(false);
     assert!(clients.len() > 5, "{clients:?}");
 
@@ -321,12 +322,12 @@ fn the_book_lists_the_tested_official_clients() {
 #[test]
 fn the_book_lists_the_tested_official_servers() {
     let page = read("docs/protocols/overview.md");
-    let (_, named) = page.split_once("Official server libraries").expect("the page names them");
-    let named = named.split("\n\n").next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+    let (_, named) = page.split_once("\n### Servers\n").expect("the page names servers");
+    let named = named.split_whitespace().collect::<Vec<_>>().join(" ");
     let packages = tested_packages(true);
 
     let mut count = 0;
-    for quoted in named.split('`').skip(1).step_by(2) {
+    for quoted in named.split('`').skip(1).step_by(2).filter(|quoted| !quoted.contains(' ')) {
         let after = named.split(&format!("`{quoted}` ")).nth(1).expect("a version follows it");
         let version = after.split([' ', ',', ';']).next().unwrap_or_default().trim_end_matches('.');
         let is_pinned = packages.iter().any(|(name, pinned)| {

@@ -641,7 +641,7 @@ pub trait Exchange: Send + 'static {
         Flow::More
     }
 
-    /// Ends a streamed response early for a reason outside the run: a slow reader, a shutdown.
+    /// Ends a streamed response early for a reason outside the run: a shutdown, revoked credentials.
     fn interrupt(&mut self, fault: &Fault, out: &mut Out) {
         let _ = (fault, out);
     }

@@ -266,7 +266,7 @@ impl FaultKind {
     }
 
     /// False if the same request cannot succeed, or could make the agent do its work twice: clients must not repeat it
-    /// by themselves.
+    /// by themselves. `Restarted` and `ShuttingDown` are exceptions: the agent may have worked on the run.
     #[must_use]
     pub const fn retry_helps(self) -> bool {
         use FaultKind as K;

@@ -15,7 +15,7 @@ use serde_json::Value;
 /// does not have.
 #[must_use]
 pub fn schema_settings() -> SchemaSettings {
-    SchemaSettings::draft07().with_transform(RecursiveTransform(remove_null))
+    SchemaSettings::draft07().with_transform(RecursiveTransform(fit_to_toml))
 }
 
 /// The options of an adapter that has none: every key is refused.
@@ -47,7 +47,7 @@ pub fn schema<O: JsonSchema>() -> Value {
 }
 
 /// Removes what applies to the Rust types but not to TOML.
-fn remove_null(schema: &mut Schema) {
+fn fit_to_toml(schema: &mut Schema) {
     if schema.get("default").is_some_and(Value::is_null) {
         schema.remove("default");
     }

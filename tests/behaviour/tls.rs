@@ -307,7 +307,7 @@ async fn the_binary_says_https_keeps_the_old_pair_and_repeats_no_key() {
 
     // The certificate of that key completes the pair.
     std::fs::write(path.join("cert.pem"), &other.cert).expect("a file");
-    poll_until("the pair", async || logged().contains("the TLS certificate was reloaded").then_some(())).await;
+    poll_until("the pair", async || logged().contains("the TLS files were reloaded").then_some(())).await;
 }
 
 #[tokio::test]

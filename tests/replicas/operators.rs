@@ -172,7 +172,7 @@ async fn operators_see_an_outage_and_a_takeover() {
     assert_eq!((operated.status, &operated.json()["reasons"][0]["what"]), (200, &"store".into()));
     assert_eq!(turn(&cut, "t").await.status, 503);
     until_figure(&other, "runs_taken_over_total", 1.0).await;
-    assert_eq!(logged(folder_of_other.path(), "took over the runs of a lost gateway"), 1);
+    assert_eq!(logged(folder_of_other.path(), "took over unfinished runs of another gateway"), 1);
 
     proxy.accept();
     until_figure(&cut, "leases_lost_total", 1.0).await;

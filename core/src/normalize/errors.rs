@@ -34,7 +34,7 @@ impl ErrorFilter {
         RunError { message: self.text(&code, &message), code: self.code(&code) }
     }
 
-    /// The error of a turn, with the code of its class. `end`: the end of the turn as the agent reports it.
+    /// The error of a turn, with the code of its class, or the agent's own code if that says more. `end`: the end of the turn as the agent reports it.
     pub(super) fn end(self, error: &AgentError<'_>, end: Option<End>) -> RunError {
         let (code, message) = named(error);
         // The reason of an answer that is merely incomplete, or rejected, is no failure of the agent.

@@ -101,7 +101,7 @@ choice! {
 }
 
 /// Checks options that name fields of requests: `fields` has the option and the name of each. `reserved`: the fields
-/// that the connector writes itself.
+/// that options must not set, because the connector writes them or because they change the form of the answer.
 ///
 /// # Errors
 /// A sentence for the operator.
@@ -110,7 +110,8 @@ pub fn check_fields<'a>(
     fields: impl IntoIterator<Item = (&'static str, &'a String)>,
 ) -> Result<(), String> {
     match fields.into_iter().find(|(_, name)| name.is_empty() || reserved.contains(&name.as_str())) {
-        Some((option, name)) => Err(format!("{option} must not name \"{name}\": the gateway writes that field")),
+        Some((option, name)) if name.is_empty() => Err(format!("{option} must not contain an empty name")),
+        Some((option, name)) => Err(format!("{option} must not name \"{name}\": the gateway reserves this field")),
         None => Ok(()),
     }
 }

@@ -36,10 +36,10 @@ use serde_json::{Value, json};
 ///
 /// let transcript = Transcript::read(&input, &[], OpenCalls::LeftOut);
 /// use TranscriptPart::{Assistant, User};
-/// let [User(_), Assistant(stretch), User(_)] = transcript.passages.as_slice() else {
+/// let [User(_), Assistant(turn), User(_)] = transcript.passages.as_slice() else {
 ///     panic!("three passages")
 /// };
-/// assert!(stretch.calls().all(|call| call.call.call_id == "b"));
+/// assert!(turn.calls().all(|call| call.call.call_id == "b"));
 /// assert_eq!((transcript.open_calls, transcript.unmatched_outputs), (1, 0));
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -132,7 +132,7 @@ impl<'a> AssistantTurn<'a> {
         self.parts.iter().filter_map(|part| if let Part::Reasoning(entry) = part { Some(*entry) } else { None })
     }
 
-    /// The calls. Their outputs belong behind the stretch, in this order.
+    /// The calls. Their outputs belong behind the turn, in this order.
     pub fn calls(&self) -> impl Iterator<Item = &PairedCall<'a>> {
         self.parts.iter().filter_map(|part| if let Part::Call(call) = part { Some(call) } else { None })
     }
@@ -346,10 +346,10 @@ impl<'a> Reader<'a> {
     fn add(&mut self, part: Part<'a>) -> (usize, usize) {
         let passages = &mut self.transcript.passages;
         if self.is_open
-            && let Some(TranscriptPart::Assistant(stretch)) = passages.last_mut()
+            && let Some(TranscriptPart::Assistant(turn)) = passages.last_mut()
         {
-            stretch.parts.push(part);
-            let place = stretch.parts.len() - 1;
+            turn.parts.push(part);
+            let place = turn.parts.len() - 1;
             return (passages.len() - 1, place);
         }
 
@@ -391,8 +391,8 @@ impl<'a> Reader<'a> {
         };
 
         self.is_open &= passage + 1 != self.transcript.passages.len();
-        if let Some(TranscriptPart::Assistant(stretch)) = self.transcript.passages.get_mut(passage)
-            && let Some(Part::Call(call)) = stretch.parts.get_mut(part)
+        if let Some(TranscriptPart::Assistant(turn)) = self.transcript.passages.get_mut(passage)
+            && let Some(Part::Call(call)) = turn.parts.get_mut(part)
         {
             call.output = Some((entry, output));
         }
@@ -402,15 +402,15 @@ impl<'a> Reader<'a> {
     fn finish(mut self, keeps: impl Fn(&PairedCall<'a>) -> bool) -> Transcript<'a> {
         let mut left_out = 0;
         self.transcript.passages.retain_mut(|passage| {
-            let TranscriptPart::Assistant(stretch) = passage else { return true };
-            stretch.parts.retain(|part| match part {
+            let TranscriptPart::Assistant(turn) = passage else { return true };
+            turn.parts.retain(|part| match part {
                 Part::Call(call) if call.output.is_none() && !keeps(call) => {
                     left_out += 1;
                     false
                 }
                 _ => true,
             });
-            !stretch.parts.is_empty()
+            !turn.parts.is_empty()
         });
 
         self.transcript.open_calls = left_out;
@@ -449,8 +449,8 @@ mod tests {
             .map(|passage| match passage {
                 TranscriptPart::System(entry) => format!("system:{}", entry.text()),
                 TranscriptPart::User(entry) => format!("user:{}", entry.text()),
-                TranscriptPart::Assistant(stretch) => {
-                    format!("[{}]", stretch.parts.iter().map(part).collect::<Vec<_>>().join(" "))
+                TranscriptPart::Assistant(turn) => {
+                    format!("[{}]", turn.parts.iter().map(part).collect::<Vec<_>>().join(" "))
                 }
                 TranscriptPart::Decision(entry) => transcript.in_words(*entry).join(" "),
             })

@@ -66,7 +66,7 @@ fn protocols(state: &AdminState, run: RunView<'_>) -> Vec<&'static str> {
     found
 }
 
-/// Shell commands that send the first input of the run to its agent, by protocol.
+/// Shell commands that send the last text of the run's first input to its agent, one for each protocol.
 fn curls(state: &AdminState, view: RunView<'_>) -> BTreeMap<&'static str, String> {
     let (agent, text) = (view.run().agent.as_str(), first_input(view));
     let mut found = BTreeMap::new();

@@ -150,9 +150,12 @@ impl Jwks {
             Ok(loaded) => loaded,
             Err(reason) => {
                 let keys_kept = self.state().keys.as_ref().map_or(0, Vec::len);
+                let effect = match keys_kept {
+                    0 => "no token of this issuer is accepted until the gateway has read them",
+                    _ => "the keys read before stay valid",
+                };
                 tracing::warn!(
-                    issuer = %self.issuer, reason, keys_kept,
-                    "cannot read the keys of a token issuer: the keys read before stay valid"
+                    issuer = %self.issuer, reason, keys_kept, "cannot read the keys of a token issuer: {effect}"
                 );
                 return;
             }

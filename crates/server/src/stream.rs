@@ -348,7 +348,11 @@ impl Steps {
                 _ => None,
             };
             let run = run.map(tracing::field::display);
-            tracing::warn!(run, bytes = self.out.body.len(), "an event is larger than some client libraries accept");
+            tracing::warn!(
+                run,
+                bytes = self.out.body.len(),
+                "the gateway sends an event that some client libraries refuse: they read at most 4 MiB"
+            );
         }
 
         // Move the buffer after a large event too: otherwise it would stay that large.

@@ -58,7 +58,7 @@ impl Connector {
 
         let mut config = target.config;
         if target.tls == Tls::Unverified && !config.get_hosts().iter().all(is_loopback) {
-            tracing::warn!("the certificate of the database is not verified: add sslmode=verify-full to its URL");
+            tracing::warn!("the certificate of the database is not verified: set sslmode=verify-full in its URL");
         }
         let lease = options.lease;
         if config.get_connect_timeout().is_none() {

@@ -77,7 +77,7 @@ pub(super) async fn recover(inner: &Inner, replica: Uuid) -> Result<Vec<RunId>, 
     if !found.is_empty() {
         tracing::warn!(
             runs = found.len(),
-            "this gateway has leases of runs that it does not execute: it closes these runs"
+            "this gateway has leases of runs that it does not execute: it ends these runs as failed"
         );
     }
     Ok(found)

@@ -81,7 +81,7 @@ pub(super) async fn recover(inner: &Inner) -> Result<Vec<RunId>, StoreError> {
         *by_holder.entry(row.get(2)).or_default() += 1;
     }
     for (from, runs) in by_holder {
-        tracing::warn!(runs, replica = %from, "took over the runs of a lost gateway");
+        tracing::warn!(runs, replica = %from, "took over unfinished runs of another gateway: they are closed as failed");
     }
     if let Some(metrics) = &inner.metrics {
         metrics.taken_over(u64::try_from(claimed.len()).unwrap_or(u64::MAX));

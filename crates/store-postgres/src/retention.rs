@@ -117,7 +117,7 @@ pub(super) async fn retain(inner: &Inner, policy: &Retention, now: Millis) -> Re
         Ok(()) => Ok(report),
         // The deletions so far are reported.
         Err(error) if report != RetentionReport::default() => {
-            tracing::warn!(%error, "cannot delete all old runs and documents");
+            tracing::warn!(%error, "retention stopped early: some old data is not deleted yet");
             Ok(report)
         }
         Err(error) => Err(error),

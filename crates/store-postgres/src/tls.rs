@@ -37,10 +37,9 @@ impl Encryption {
             match config(&self.target, &self.system) {
                 Ok(config) => *lock(&self.last) = MakeRustlsConnect::new(config),
                 // They may be half written at this moment.
-                Err(reason) => tracing::warn!(
-                    reason,
-                    "cannot read the TLS files of the database: their previous contents are used"
-                ),
+                Err(reason) => {
+                    tracing::warn!(reason, "cannot use the TLS files of the database: their previous contents are used")
+                }
             }
         }
         lock(&self.last).clone()

@@ -215,7 +215,7 @@ impl Writer {
                 },
             };
 
-            tracing::error!(%error, replica = %self.replica, "this gateway gives up its runs");
+            tracing::error!(%error, replica = %self.replica, "this gateway gives up its runs: other gateways take them over, and unfinished runs fail");
             for flush in left.into_iter().chain([flush]) {
                 flush.fail(&error, |run| self.runs.fence_run(run));
             }
@@ -314,7 +314,7 @@ impl Writer {
             Err(error) => {
                 tracing::warn!(
                     error = describe(&error),
-                    "cannot release the runs whose writes the database refused: the next flush tries again"
+                    "cannot hand over the runs whose writes the database refused, so these runs have not ended as failed yet: the next flush tries again"
                 );
                 self.roll_back().await;
             }
@@ -417,7 +417,7 @@ impl Writer {
                 let gave_up = database.rows(give_up, &[(&old, Type::UUID)]).await;
                 if gave_up.is_ok() && self.enter(&database).await.is_ok() {
                     self.database = Some(database);
-                    tracing::warn!(replica = %self.replica, "this gateway continues as a new replica");
+                    tracing::warn!(replica = %self.replica, "this gateway continues as a new replica, without the runs of the old one");
                     return;
                 }
             }
@@ -453,7 +453,7 @@ impl Writer {
                 tracing::info!("the clock of the database agrees with this machine's again");
             } else {
                 tracing::warn!(
-                    ahead_s = ahead / 1000,
+                    database_ahead_s = ahead / 1000,
                     "the clock of the database differs from this machine's: stored times use the clock of the database"
                 );
             }

@@ -219,7 +219,7 @@ impl Database {
         }
     }
 
-    /// Opens a connection for reading.
+    /// Opens a connection with the common settings. Readers use it as it is; [`Self::writer`] adds its own settings.
     pub(super) fn connect(&self) -> Result<Connection, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let prepare = || {

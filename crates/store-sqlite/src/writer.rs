@@ -329,7 +329,7 @@ impl Writer {
             metrics.failed();
         }
         if self.health.set_failing(&error) {
-            tracing::error!(%error, "cannot save runs: new runs are refused, the store retries");
+            tracing::error!(%error, "cannot save runs: new stored runs are refused, the store retries");
         }
         let tried = self.failing.as_ref().map_or_else(Instant::now, |failing| failing.tried);
         self.failing = Some(Failing { error: error.clone(), tried, total });

@@ -44,7 +44,7 @@ impl OwnListeners {
 pub(super) fn own_addresses(listens: Vec<SocketAddr>) -> OwnAddresses {
     let machine = if listens.iter().any(|listens| listens.ip().is_unspecified()) {
         let found = if_addrs::get_if_addrs();
-        let found = found.inspect_err(|error| tracing::warn!(%error, "cannot read the addresses of this machine: URLs of webhooks and agent cards with a port of this gateway are refused"));
+        let found = found.inspect_err(|error| tracing::warn!(%error, "cannot read the addresses of this machine: until this works again, the gateway refuses webhooks to any host if the port is that of a listener on all addresses, and URLs in agent cards that have an IP address and such a port"));
         found.ok().map(|found| found.iter().map(if_addrs::Interface::ip).collect())
     } else {
         Some(Vec::new())

@@ -1,8 +1,6 @@
 //! Encodes an answer as text: one paragraph per message; remarks of the gateway are in brackets.
-//!
-//! Only data that [`interlingua_core::event`] calls stable is read from a step's run, and only for what the event is
-//! about, so that the same steps produce the same text live and on every replay.
 
+use interlingua_adapter_kit::emitted_text::EmittedText;
 use interlingua_adapter_kit::sequencer::MessageSequencer;
 use interlingua_core::call::RunView;
 use interlingua_core::event::{End, Event};
@@ -20,25 +18,20 @@ pub(crate) struct Encoder {
 
 impl Encoder {
     pub(crate) fn new(options: Options) -> Self {
-        Self {
-            sequencer: MessageSequencer::new(),
-            text: TextWriter { options, has_output: false, in_paragraph: false, replaced: false },
-        }
+        Self { sequencer: MessageSequencer::new(), text: TextWriter { options, ..TextWriter::default() } }
     }
 
     /// Writes a step. [`Flow::Close`] after the last one.
     pub(crate) fn step(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
-        let text = &mut self.text;
         // One step may release others that were held back.
-        self.sequencer.push(step, |step| text.write(step, out));
+        self.sequencer.push(step, |step| self.text.write(step, out));
         if matches!(step.event, Event::RunFinished { .. }) { Flow::Close } else { Flow::More }
     }
 
     /// Writes the questions of the agent that are still open, each with what its answer needs.
     pub(crate) fn questions(&mut self, run: RunView<'_>, out: &mut Out) {
-        let session = &run.run().session_id;
         for item in run.pending {
-            let question = item.message.as_deref().unwrap_or(&item.name);
+            let (question, session) = (item.message.as_deref().unwrap_or(&item.name), &run.run().session_id);
             let remark = format!("{question} {} — answer with session={session} answers={}", item.arguments, item.id);
             self.text.remark(&remark, out);
         }
@@ -55,97 +48,67 @@ impl Encoder {
 }
 
 /// The text output, with the state that determines how it continues.
+#[derive(Default)]
 struct TextWriter {
     options: Options,
-    /// True once something was written.
     has_output: bool,
     /// True while a paragraph can be continued.
     in_paragraph: bool,
-    /// True if the open content was replaced after a part of it was written.
-    replaced: bool,
+    /// The part of the open content that was written.
+    sent: EmittedText,
 }
 
 impl TextWriter {
     fn write(&mut self, step: Step<'_>, out: &mut Out) {
-        match step.event {
-            Event::ContentDelta { .. } if !self.replaced => {
-                if let Some(is_reasoning) = self.reasoning_of(step) {
-                    self.paragraph(is_reasoning, out);
-                    out.write_raw(step.delta().as_bytes());
-                }
-            }
-
-            // Rare. Sent text cannot be withdrawn, so the complete text is written again when it is final.
-            Event::ContentReplaced { .. } => self.replaced = true,
-            Event::ContentFinished { .. } if std::mem::take(&mut self.replaced) => {
-                if let (Some(is_reasoning), Some((_, slot))) = (self.reasoning_of(step), step.slot()) {
-                    self.in_paragraph = false;
-                    self.paragraph(is_reasoning, out);
-                    out.write_raw(slot.text().as_bytes());
-                }
-            }
-
-            // Images and other media have no deltas.
-            Event::ContentFinished { .. } => {
-                let is_message = step.message().is_some_and(|(_, message)| message.announced == MessageType::Message);
-                if let Some((_, slot)) = step.slot().filter(|(_, slot)| is_message && !is_text(&slot.kind)) {
+        // `Some`: the step's message is shown; true for reasoning. This protocol does not show tool calls.
+        let shown = step.message().and_then(|(_, message)| match message.announced {
+            MessageType::Message => Some(false),
+            MessageType::Reasoning if self.options.thoughts => Some(true),
+            _ => None,
+        });
+        match (step.event, step.slot().map(|(_, slot)| slot), shown) {
+            (Event::ContentStarted { .. }, ..) => self.sent = EmittedText::default(),
+            (Event::ContentFinished { .. }, Some(slot), Some(is_reasoning)) => {
+                if !matches!(slot.kind, ContentType::Text | ContentType::Refusal) {
                     self.remark(slot.kind.as_str(), out);
+                } else if self.sent.text(slot) != slot.text() {
+                    // Sent text cannot be withdrawn: a text that was replaced is written again when it is final.
+                    self.in_paragraph = false;
+                    self.paragraph(is_reasoning, slot.text(), out);
                 }
             }
-            Event::MessageFinished { .. } => self.in_paragraph = false,
-            // The reason for an unsuccessful end, on a line of its own.
-            Event::TurnFinished { turn, end } if end != End::Completed => {
+            (_, Some(slot), Some(is_reasoning)) => {
+                let added = self.sent.extend(&step, slot);
+                self.paragraph(is_reasoning, added, out);
+            }
+            (Event::MessageFinished { .. }, ..) => self.in_paragraph = false,
+            (Event::TurnFinished { turn, end }, ..) if end != End::Completed => {
                 let error = step.run.turns.get(turn as usize).and_then(|turn| turn.error.as_ref());
                 let error = error.map(|error| format!(": {}: {}", error.code, error.message)).unwrap_or_default();
                 self.remark(&format!("{}{error}", end.as_str()), out);
             }
-            Event::RunFinished { .. } if self.has_output => out.write_raw(b"\n"),
+            (Event::RunFinished { .. }, ..) if self.has_output => out.write_raw(b"\n"),
             _ => {}
         }
     }
 
-    /// Whether the step's content is reasoning. `None`: the content is not written.
-    fn reasoning_of(&self, step: Step<'_>) -> Option<bool> {
-        let (_, slot) = step.slot()?;
-        if !is_text(&slot.kind) {
-            return None;
-        }
-
-        match step.message()?.1.announced {
-            MessageType::Message => Some(false),
-            MessageType::Reasoning if self.options.thoughts => Some(true),
-            // This protocol does not show tool calls.
-            _ => None,
-        }
-    }
-
-    /// Starts a paragraph unless one is open.
-    fn paragraph(&mut self, is_reasoning: bool, out: &mut Out) {
-        if self.in_paragraph {
+    /// Continues the paragraph, or starts one.
+    fn paragraph(&mut self, is_reasoning: bool, text: &str, out: &mut Out) {
+        if text.is_empty() {
             return;
         }
-
-        if self.has_output {
-            out.write_raw(b"\n\n");
+        if !self.in_paragraph {
+            out.write_raw(if self.has_output { b"\n\n" } else { b"" });
+            out.write_raw(if is_reasoning { b"(thinking) " } else { b"" });
         }
-
-        if is_reasoning {
-            out.write_raw(b"(thinking) ");
-        }
-
-        self.has_output = true;
-        self.in_paragraph = true;
+        out.write_raw(text.as_bytes());
+        (self.has_output, self.in_paragraph) = (true, true);
     }
 
     /// Writes a paragraph by the gateway, in brackets.
     fn remark(&mut self, text: &str, out: &mut Out) {
         self.in_paragraph = false;
-        self.paragraph(false, out);
+        self.paragraph(false, &format!("[{text}]"), out);
         self.in_paragraph = false;
-        out.write_raw(format!("[{text}]").as_bytes());
     }
-}
-
-const fn is_text(kind: &ContentType) -> bool {
-    matches!(kind, ContentType::Text | ContentType::Refusal)
 }

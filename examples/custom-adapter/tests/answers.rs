@@ -47,49 +47,36 @@ fn fetched(record: &Record, thoughts: bool) -> (u16, String) {
 }
 
 #[test]
-fn a_question_is_text_or_json() {
+fn a_question_is_the_body_and_the_query_names_its_session() {
     let mounted = mounted(false);
-    let parse = |media, body: &[u8], query| match ask(&mut *open(&mounted, "/ask"), media, body, query) {
+    let parse = |body: &[u8], query| match ask(&mut *open(&mounted, "/ask"), "text/plain", body, query) {
         Ok(Call::Run(call)) => (call.request.input[0].text(), call.thread, call.id),
         other => panic!("not a question: {other:?}"),
     };
 
-    assert_eq!(parse("text/plain", "grüß dich".as_bytes(), ""), ("grüß dich".to_owned(), Thread::New, Some(RUN)));
-
+    assert_eq!(parse("grüß dich".as_bytes(), ""), ("grüß dich".to_owned(), Thread::New, Some(RUN)));
     let in_session = ("hi".to_owned(), Thread::Session("s 1".to_owned()), Some(RUN));
-    assert_eq!(parse("text/plain; charset=utf-8", b"hi", "session=s%201"), in_session);
-    assert_eq!(parse("application/json", br#"{"question":"hi","session":"s 1"}"#, ""), in_session);
+    assert_eq!(parse(b"hi", "session=s%201"), in_session);
 }
 
 #[test]
 fn a_fault_is_a_line_with_the_name_of_the_field() {
     let mounted = mounted(false);
-    let error_line = |media, body: &[u8]| {
+    let error_line = |body: &[u8], query| {
         let (mut exchange, mut out) = (open(&mounted, "/ask"), Out::new());
-        let fault = ask(&mut *exchange, media, body, "").expect_err("the request is invalid");
+        let fault = ask(&mut *exchange, "text/plain", body, query).expect_err("the request is invalid");
         exchange.fail(&fault, &mut out);
         (out.head.status, String::from_utf8(out.body.to_vec()).expect("text"))
     };
 
-    let lines = [
-        error_line("text/plain", b"  \n"),
-        error_line("text/plain", b"\xff"),
-        error_line("text/html", b"hi"),
-        error_line("application/json", b"[]"),
-        error_line("application/json", br#"{"question":7}"#),
-        error_line("application/json", br"{}"),
-    ];
-
+    let lines = [error_line(b"  \n", ""), error_line(b"\xff", ""), error_line(b"yes", "answers=x")];
     let lines = lines.map(|(status, line)| format!("{status} {line}"));
     assert_eq!(
         lines.concat(),
         "\
 400 error: INVALID_PARAMETER: must not be empty (at question)
 400 error: MALFORMED_REQUEST: the body is not UTF-8: invalid utf-8 sequence of 1 bytes from index 0
-415 error: UNSUPPORTED_MEDIA_TYPE: content-type must be 'text/plain' or 'application/json', not 'text/html'
-400 error: MALFORMED_REQUEST: the body must be a JSON object, not a list
-400 error: PARAMETER_VALIDATION: must be a string, not a number (at question)
-400 error: MISSING_PARAMETER: missing required field 'question' (at question)
+400 error: INVALID_PARAMETER: an answer needs the session of the question (at session)
 "
     );
 }

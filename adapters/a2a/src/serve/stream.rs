@@ -109,10 +109,6 @@ impl Streaming {
     /// Determines the turn of this stream's message: messages queued before it have their own turns.
     fn find_own_turn(&mut self, run: &interlingua_core::Run, turn: u32) {
         let StreamStart::NextTurn(message) = &self.start else { return };
-        if turn < self.turn {
-            return;
-        }
-
         let input = run.turns.get(turn as usize).map_or(&[][..], |turn| &turn.input);
         let is_own = |id: &Option<String>| id.as_ref().is_some_and(|id| id == message);
         // A message that is only an answer may not appear in the input; then `turn` stays.

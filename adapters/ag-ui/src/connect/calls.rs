@@ -382,6 +382,8 @@ impl Calls {
         }
     }
 
+    /// Completes a call's arguments from a snapshot or a second announcement. Arguments that were streamed are only
+    /// compared, unless they are no JSON.
     fn complete(&mut self, place: usize, arguments: &str, context: &mut Context<'_>) -> Result<(), Fault> {
         let call = &mut self.all[place];
         let Some(message) = call.message.as_deref().filter(|_| !call.is_closed) else { return Ok(()) };

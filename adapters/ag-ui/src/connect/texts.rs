@@ -142,7 +142,7 @@ impl Texts {
             }
         };
 
-        if self.open[place].id.is_empty() && self.is_repetition(place, delta) {
+        if self.open[place].id.is_empty() && self.may_be_repetition(place, delta) {
             context.shared.count_held(delta.len())?;
             self.open[place].repetition.get_or_insert_default().push_str(delta);
             return context.sink.emit(&AgentEvent::KeepAlive);
@@ -156,7 +156,7 @@ impl Texts {
     }
 
     /// True if a text that has not begun may be a repetition, this piece included.
-    fn is_repetition(&self, place: usize, delta: &str) -> bool {
+    fn may_be_repetition(&self, place: usize, delta: &str) -> bool {
         let open = &self.open[place];
         let held = open.repetition.as_deref().unwrap_or_default();
         let is_ahead = |(kind, text): &(MessageType, String)| {

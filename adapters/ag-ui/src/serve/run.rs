@@ -205,16 +205,18 @@ impl Exchange for StartRun {
     }
 
     fn on_not_found(&mut self, _: &Fault) -> Option<Call> {
-        // The thread is new.
         match std::mem::replace(&mut self.phase, Phase::Run) {
+            // The thread is new.
             Phase::Latest(input) => {
                 let run = self.run_call(*input, None);
                 Some(self.prepare(run))
             }
+            // The thread has no conversation yet.
             Phase::Conversation(run) => {
                 self.encoder.conversation = Some(Vec::new());
                 Some(Call::Run(run))
             }
+            // If the run was found, only its conversation is missing.
             Phase::Search(search) => search.without_conversation(&mut self.encoder),
             Phase::Run => None,
         }

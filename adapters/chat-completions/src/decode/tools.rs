@@ -226,7 +226,8 @@ pub(super) fn parse_format(
     Ok(instruction)
 }
 
-/// The format in the flat form of Responses, and as an instruction. `None`: any text will do.
+/// The format in the flat form of Responses, and as an instruction for `structured_output = "instruct"`. `None`: any
+/// text will do.
 fn response_format(object: &Object<'_>) -> Result<(Json, Option<String>), Fault> {
     let kind = object.string("type")?.ok_or_else(|| missing(object.path_of("type")))?;
     match kind.as_ref() {

@@ -59,6 +59,7 @@ impl Delete {
 
         let next = match &self.requested_session {
             Some(requested_session) => is_first.then(|| requested_session.clone()),
+            // The last used one: each removal makes another one the last.
             None => self.names.active().map(str::to_owned),
         };
         if let Some(session) = next {
@@ -106,6 +107,7 @@ impl Exchange for Delete {
                 self.names = Names::parse(documents);
                 let exists = match &self.requested_session {
                     Some(session) => self.names.may_access(session),
+                    // The last used one: each removal makes another one the last.
                     None => self.names.active().is_some(),
                 };
 

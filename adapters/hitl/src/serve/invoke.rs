@@ -29,6 +29,7 @@ pub(crate) struct Invoke {
     requested_session: Option<String>,
     names: Names,
     now: Millis,
+    /// True once the write of the names was requested.
     names_stored: bool,
     /// Number of concurrent changes of the names by other requests.
     conflicts: u32,

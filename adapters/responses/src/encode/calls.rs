@@ -354,7 +354,7 @@ impl Encoder {
         }
     }
 
-    /// Closes the open calls of an unfinished run in their current state.
+    /// Closes the open calls of an unfinished run in their current state. Nothing can be encoded after it.
     pub(super) fn calls_snapshot(&mut self, run: &Run, out: &mut Out) {
         for number in 0..self.calls.len() {
             let call = &self.calls[number];

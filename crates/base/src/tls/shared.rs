@@ -114,7 +114,7 @@ impl SharedTls {
                 self.current.store(Arc::new(LoadedTls::new(parsed, self.offers_http2, generation)));
                 self.changes.send_replace(generation);
                 *watched = WatchedHashes { in_force: digest, refused: None };
-                tracing::info!("the TLS certificate was reloaded");
+                tracing::info!("the TLS files were reloaded: new connections use them");
                 TlsReload::Replaced
             }
             Err(error) => {

@@ -313,8 +313,24 @@ impl Metrics {
         for reason in REASONS {
             drop(self.auth_failures.get_or_create(&[("reason", reason)]));
         }
-        let limits = ["connections", "connections_per_address", "body", "overload", "rate"];
-        for limit in limits.into_iter().chain(["http2_resets", "http2_control_frames"]) {
+        const LIMITS: [&str; 15] = [
+            "connections",
+            "connections_per_address",
+            "http2_streams_per_address",
+            "http2_resets",
+            "http2_control_frames",
+            "body",
+            "overload",
+            "rate",
+            "requests",
+            "streams",
+            "sockets",
+            "runs",
+            "queued",
+            "tokens",
+            "receivers",
+        ];
+        for limit in LIMITS {
             drop(self.limited.get_or_create(&[("limit", limit)]));
         }
         for result in ["delivered", "failed"] {

@@ -31,7 +31,7 @@ impl Agent {
         let note = move |noted| match noted {
             FetchOutcome::Again => tracing::info!(agent, "the agent's card is readable again"),
             FetchOutcome::Gone { why, is_kept } => {
-                let instead = if is_kept { "the old one" } else { "what the configuration says" };
+                let instead = if is_kept { "the old card" } else { "a card from the configuration" };
                 tracing::warn!(agent, why, "cannot read the agent's card: {instead} is served");
             }
         };

@@ -288,7 +288,7 @@ where
         Box::pin(async move {
             let connection = connecting.await?;
             if let Some(attempt) = attempt {
-                // Set before only if the request was sent over a second connection.
+                // Keeps the time of the first connection: a request may be sent again over a second one.
                 let _ = attempt.connected.set(Instant::now());
             }
             Ok(connection)

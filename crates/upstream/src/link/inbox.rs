@@ -62,11 +62,11 @@ impl Inboxes {
     pub(super) fn deliver(&self, topic: String, message: Bytes) {
         let mut state = self.lock();
         if !state.topics.contains_key(&topic) {
-            let kept = state.topics.values().filter(|inbox| !inbox.is_read).count();
-            if kept >= self.limits.max_topics {
+            let sessions = state.topics.values().filter(|inbox| !inbox.is_read).count();
+            if sessions >= self.limits.max_topics {
                 tracing::warn!(
-                    kept,
-                    "the agent sends messages to too many sessions that no turn reads: a message is dropped"
+                    sessions,
+                    "too many sessions have unread messages of the agent: a message for another session is dropped"
                 );
                 return;
             }

@@ -156,7 +156,7 @@ impl EndpointPool {
                 agent = self.agent,
                 "every endpoint of the agent is ejected or unhealthy: choosing among all"
             ),
-            Some(false) => tracing::info!(agent = self.agent, "an endpoint of the agent is available again"),
+            Some(false) => tracing::info!(agent = self.agent, "an endpoint of the agent may be chosen again"),
             None => {}
         }
 
@@ -292,10 +292,14 @@ impl EndpointPool {
         match change {
             None => {}
             Some(Change::Ejected { pause, times, reason }) => {
-                tracing::warn!(agent, endpoint, ?pause, times, %reason, "endpoint ejected: it gets no runs for some time");
+                tracing::warn!(agent, endpoint, ?pause, recent_ejections = times, %reason, "endpoint ejected: it gets no runs for some time");
             }
             Some(Change::Returned) => tracing::info!(agent, endpoint, "endpoint readmitted: a run started there"),
-            Some(Change::Unhealthy) => tracing::warn!(agent, endpoint, "endpoint unhealthy: its checks fail"),
+            Some(Change::Unhealthy) => tracing::warn!(
+                agent,
+                endpoint,
+                "endpoint unhealthy: its checks fail; it gets new runs only if all endpoints are out"
+            ),
             Some(Change::Healthy) => tracing::info!(agent, endpoint, "endpoint healthy: its checks succeed"),
         }
     }

@@ -35,10 +35,11 @@ impl Encoder {
         self.write_end(run, (!is_cancelled).then_some(pending.as_slice()), is_incomplete, usage, out);
     }
 
-    /// Writes what comes before the end of a run that ends well.
+    /// Writes what precedes the last event of a run that has not failed: calls that wait for approval, ends of open
+    /// steps and subagents, the conversation, and interrupts in the older form.
     fn close(&mut self, run: &Run, pending: &[Pending], out: &mut Out) {
         let agent = self.route.agent_card(&run.agent).cloned();
-        let Self { labels, texts, calls, writer, kept, .. } = self;
+        let Self { labels, texts, calls, writer, open_steps, .. } = self;
         let mut scene = Scene { labels, texts, writer, out };
         let approvals = pending.iter().filter(|item| item.kind == PendingKind::Approval);
         for item in approvals {
@@ -47,7 +48,7 @@ impl Encoder {
                 calls.add(id, &item.name, &item.arguments, id, &mut scene);
             }
         }
-        kept.close_all(scene.writer, scene.out);
+        open_steps.close_all(scene.writer, scene.out);
 
         if let Some(before) = &self.conversation {
             let messages = snapshot::whole(before, run, &self.labels, &self.route.options);

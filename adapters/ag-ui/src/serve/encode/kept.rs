@@ -91,7 +91,7 @@ impl OpenSteps {
         true
     }
 
-    /// Ends what is open, before a run that ends well.
+    /// Ends the open steps and subagents, before the end of a run that has not failed.
     pub(super) fn close_all(&mut self, writer: &mut Writer, out: &mut Out) {
         for (subagent, name) in std::mem::take(&mut self.steps) {
             let subagent_run_id = subagent.as_deref();

@@ -42,7 +42,7 @@ pub(super) struct Encoder {
     parent: Option<String>,
     texts: Texts,
     calls: Calls,
-    kept: OpenSteps,
+    open_steps: OpenSteps,
     losses: Losses,
     /// The conversation before the run, if the client receives the whole conversation.
     pub(super) conversation: Option<Vec<model::Message>>,
@@ -60,7 +60,7 @@ impl Encoder {
             parent: None,
             texts: Texts::default(),
             calls: Calls::default(),
-            kept: OpenSteps::default(),
+            open_steps: OpenSteps::default(),
             losses: Losses::new(),
             conversation: None,
             is_started: false,
@@ -167,9 +167,9 @@ impl Encoder {
         let first = || message.slots.iter().find_map(|slot| slot.data());
         match &message.announced {
             MessageType::ProtocolEvent => {
-                let Self { kept, labels, writer, losses, .. } = self;
+                let Self { open_steps, labels, writer, losses, .. } = self;
                 if let Some(data) = first() {
-                    kept.pass(data, labels.is_v1(), losses, writer, out);
+                    open_steps.pass(data, labels.is_v1(), losses, writer, out);
                 }
             }
             MessageType::McpListTools => {
