@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::event::End;
@@ -160,7 +160,8 @@ pub struct ResponseEvent<'a> {
 }
 
 /// The task that a completed turn leaves to the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Awaits {
     /// More input.
     Input,

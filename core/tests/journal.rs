@@ -2,6 +2,7 @@
 //! line is dropped; invalid lines are rejected. Not here: where lines are stored.
 
 use interlingua_core::RunId;
+use interlingua_core::agent_event::Awaits;
 use interlingua_core::call::{Delivery, RetentionOwner, RunInfo, RunState};
 use interlingua_core::event::{End, Event};
 use interlingua_core::journal::{JournalError, SerializedValue, VERSION, extend, read, write};
@@ -100,6 +101,10 @@ fn cause() -> impl Strategy<Value = FailureCause> {
     })
 }
 
+fn awaits() -> impl Strategy<Value = Awaits> {
+    prop::sample::select(vec![Awaits::Input, Awaits::Auth])
+}
+
 /// An operation on a record. One that the record's current state does not allow is skipped.
 #[derive(Clone, Debug)]
 enum Operation {
@@ -112,7 +117,7 @@ enum Operation {
     FinishContent(usize, Option<Content>, Extra),
     FinishMessage(usize, MessageEnd),
     UpdateTurn(Option<String>, Option<Json>, Extra),
-    FinishTurn(End, Option<RunError>, FailureCause),
+    FinishTurn(End, Option<RunError>, FailureCause, Option<Awaits>),
     Close(End, Option<RunError>),
 }
 
@@ -147,7 +152,8 @@ fn operation() -> impl Strategy<Value = Operation> {
         3 => (which(), message_end).prop_map(|(at, end)| Operation::FinishMessage(at, end)),
         1 => (maybe(text()), maybe(json()), extra())
             .prop_map(|(id, usage, extra)| Operation::UpdateTurn(id, usage, extra)),
-        1 => (end(), error(), cause()).prop_map(|(end, error, cause)| Operation::FinishTurn(end, error, cause)),
+        1 => (end(), error(), cause(), maybe(awaits()))
+            .prop_map(|(end, error, cause, awaits)| Operation::FinishTurn(end, error, cause, awaits)),
         1 => (end(), error()).prop_map(|(end, error)| Operation::Close(end, error)),
     ]
 }
@@ -210,9 +216,12 @@ fn apply(record: &mut Record, operation: Operation) {
             }
         }
         Operation::UpdateTurn(id, usage, extra) if record.in_turn() => record.update_turn(id.as_deref(), usage, extra),
-        Operation::FinishTurn(end, error, cause) if record.in_turn() => {
+        Operation::FinishTurn(end, error, cause, awaits) if record.in_turn() => {
             record.close_messages(End::Incomplete);
             record.set_cause(cause);
+            if let Some(awaits) = awaits {
+                record.set_awaits(awaits);
+            }
             record.finish_turn(end, error);
         }
         Operation::Close(end, error) => record.close(end, error),

@@ -150,6 +150,43 @@ async fn a_task_is_working_as_soon_as_the_agent_reports_it() {
 }
 
 #[tokio::test]
+async fn a_task_whose_agent_waits_without_a_question_tells_its_stream() {
+    let update = |state: &str, message: Value| {
+        let status = json!({ "state": format!("TASK_STATE_{state}"), "message": message });
+        json!({ "statusUpdate": { "taskId": "T", "contextId": "C", "status": status } }).to_string()
+    };
+    let answer = json!({ "artifactId": "a-1", "parts": [{ "text": "Anything else?" }] });
+    let artifact = json!({ "artifactUpdate": { "taskId": "T", "contextId": "C", "artifact": answer } }).to_string();
+    let repeated = json!({ "messageId": "a-1", "role": "ROLE_AGENT", "parts": [{ "text": "Anything else?" }] });
+
+    for (expected, last) in
+        [("INPUT_REQUIRED", json!(null)), ("INPUT_REQUIRED", repeated), ("AUTH_REQUIRED", json!(null))]
+    {
+        let upstream =
+            Upstream::always(Reply::frames([update("WORKING", json!(null)), artifact.clone(), update(expected, last)]));
+        let options = "options = { binding = \"HTTP+JSON\", version = \"1.0\" }";
+        let agent = agent("demo", &upstream.url("/"), "", options).replace("agent-api", "a2a");
+        let gateway = Gateway::start(&format!("{agent}{ROUTES}")).await;
+
+        let mut streamed = stream(&gateway, &message("m1", "hi")).await;
+        let id = streamed.frame().await.expect("a task")["task"]["id"].clone();
+        let waiting = loop {
+            let frame = streamed.frame().await.expect("the state that the task waits in");
+            if frame["statusUpdate"]["status"]["state"] == format!("TASK_STATE_{expected}") {
+                break frame["statusUpdate"].clone();
+            }
+        };
+        assert_eq!(waiting["status"]["message"]["parts"][0]["text"], "Anything else?", "{waiting}");
+        if expected == "INPUT_REQUIRED" {
+            assert_eq!(streamed.frames().await, Vec::<Value>::new(), "the stream is closed");
+        }
+        let shown = task(&gateway, &id).await;
+        assert_eq!(shown["status"]["state"], waiting["status"]["state"], "{shown}");
+        assert_eq!(shown["status"]["message"], waiting["status"]["message"], "{shown}");
+    }
+}
+
+#[tokio::test]
 async fn a_follow_up_that_fails_upstream_leaves_the_task_waiting() {
     for failure in [unavailable(), Reply::nothing()] {
         let upstream = asking_then(failure);

@@ -6,10 +6,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
 
 use super::message::SerializedValue;
 use super::{JournalError, NAME, VERSION};
+use crate::agent_event::Awaits;
 use crate::event::{End, Millis};
 use crate::id::RunId;
 use crate::json::{Extra, Json};
@@ -153,7 +154,7 @@ fn apply(record: &mut Record, line: Line<'_>) -> Result<(), &'static str> {
             record.set_input(input.into_iter().map(|SerializedValue(message)| message).collect::<model::Input>());
         }
         Line::Note { facts } => record.update_turn(facts.0.as_deref(), facts.1, facts.2),
-        Line::TurnEnd { end, error, facts, withdrawn, cause, .. } => {
+        Line::TurnEnd { end, error, facts, withdrawn, cause, awaits, .. } => {
             ensure(record.in_turn(), "no turn is active")?;
             let turn = record.run().turns.len() - 1;
             let ended = record.run().messages_of(turn).iter().all(|message| message.end.is_some());
@@ -162,6 +163,9 @@ fn apply(record: &mut Record, line: Line<'_>) -> Result<(), &'static str> {
             record.update_turn(facts.0.as_deref(), facts.1, facts.2);
             if let Some(cause) = cause {
                 record.set_cause(cause);
+            }
+            if let Some(awaits) = awaits {
+                record.set_awaits(awaits);
             }
             if withdrawn {
                 let valid = !record.run().turns[turn].answer_started && end == End::Failed;
@@ -262,6 +266,7 @@ enum Line<'a> {
         facts: Facts,
         withdrawn: bool,
         cause: Option<FailureCause>,
+        awaits: Option<Awaits>,
     },
     End {
         after: u64,
@@ -334,16 +339,10 @@ impl<'de, A: SeqAccess<'de>> Sequence<A> {
         Ok(self.item::<Option<(String, String)>>()?.map(|(code, message)| RunError { code, message }))
     }
 
-    /// An optional run id. Any other value is ignored, because later versions may use this position differently.
-    fn optional_run_id(&mut self) -> Result<Option<RunId>, A::Error> {
-        let value: Option<serde_json::Value> = self.0.next_element()?;
-        Ok(value.and_then(|value| serde_json::from_value(value).ok()))
-    }
-
-    /// An optional cause. Any other value is ignored, because later versions may use this position differently.
-    fn optional_cause(&mut self) -> Result<Option<FailureCause>, A::Error> {
-        let value: Option<serde_json::Value> = self.0.next_element()?;
-        Ok(value.and_then(|value| serde_json::from_value(value).ok()))
+    /// An optional value. Any other is ignored, because later versions may use this position differently.
+    fn optional<T: DeserializeOwned>(&mut self) -> Result<Option<T>, A::Error> {
+        let value: Option<Option<serde_json::Value>> = self.0.next_element()?;
+        Ok(value.flatten().and_then(|value| serde_json::from_value(value).ok()))
     }
 
     fn facts(&mut self) -> Result<Facts, A::Error> {
@@ -360,7 +359,7 @@ impl<'de, A: SeqAccess<'de>> Sequence<A> {
                 let version = self.item()?;
                 Line::Begin { version, run: if version == VERSION { Some(self.run()?) } else { None } }
             }
-            "turn" => Line::Turn { after: self.item()?, input: self.item()?, answered_by: self.optional_run_id()? },
+            "turn" => Line::Turn { after: self.item()?, input: self.item()?, answered_by: self.optional()? },
             "answer" => Line::Answer { after: self.item()? },
             "message" => Line::Message {
                 after: self.item()?,
@@ -412,7 +411,8 @@ impl<'de, A: SeqAccess<'de>> Sequence<A> {
                 error: self.error()?,
                 facts: self.facts()?,
                 withdrawn: self.0.next_element()?.unwrap_or(false),
-                cause: self.optional_cause()?,
+                cause: self.optional()?,
+                awaits: self.optional()?,
             },
             "end" => Line::End { after: self.item()?, end: self.end()?, error: self.error()? },
             _ => return Err(A::Error::custom("an unknown type of line")),

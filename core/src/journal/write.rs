@@ -179,11 +179,14 @@ fn write_turn_end(turn: &Turn, end: End, after: u64, out: &mut Vec<u8>) {
     line.add(&error(turn.error.as_ref()));
     line.facts(turn);
 
-    if turn.withdrawn || turn.cause.is_some() {
+    if turn.withdrawn || turn.cause.is_some() || turn.awaits.is_some() {
         line.add(&turn.withdrawn);
     }
-    if let Some(cause) = &turn.cause {
-        line.add(cause);
+    if turn.cause.is_some() || turn.awaits.is_some() {
+        line.add(&turn.cause);
+    }
+    if let Some(awaits) = &turn.awaits {
+        line.add(awaits);
     }
     line.finish();
 }

@@ -168,12 +168,6 @@ impl Normalizer {
         filter.end(error, end)
     }
 
-    /// The condition that the agent waits for, besides pending items. `None`: the agent named none.
-    #[must_use]
-    pub const fn awaits(&self) -> Option<Awaits> {
-        self.awaits
-    }
-
     /// The number of heartbeat messages. They are not part of the run.
     #[must_use]
     pub const fn heartbeats(&self) -> u64 {
@@ -286,6 +280,9 @@ impl Normalizer {
                 cause = cause.with_agent_error(complaint);
             }
             record.set_cause(cause);
+        }
+        if let Some(awaits) = self.awaits {
+            record.set_awaits(awaits);
         }
         record.finish_turn(end, error);
     }

@@ -9,6 +9,7 @@ mod rewind;
 use super::cause::FailureCause;
 use super::size::{content_size, json_size, reserve_one};
 use super::state::{CallHead, Message, Run, RunError, Slot, Turn, Version};
+use crate::agent_event::Awaits;
 use crate::event::{End, Event, Millis, Span};
 use crate::id::RunId;
 use crate::json::{Extra, Json};
@@ -128,6 +129,9 @@ impl Record {
             let Some(end) = turn.end else { continue };
             if let Some(cause) = &turn.cause {
                 head.set_cause((**cause).clone());
+            }
+            if let Some(awaits) = turn.awaits {
+                head.set_awaits(awaits);
             }
             head.set_time(turn.ended_at.unwrap_or(turn.started_at));
             if turn.withdrawn {
@@ -415,6 +419,14 @@ impl Record {
         self.size += cause.size();
         if let Some(replaced) = turn.cause.replace(Box::new(cause)) {
             self.size = self.size.saturating_sub(replaced.size());
+        }
+    }
+
+    /// Sets what the agent waits for after the turn that is about to end, so that the event of the end stores it.
+    pub fn set_awaits(&mut self, awaits: Awaits) {
+        debug_assert!(self.in_turn(), "the end of the turn stores what the agent waits for");
+        if let Some(turn) = self.run.turns.last_mut() {
+            turn.awaits = Some(awaits);
         }
     }
 

@@ -6,6 +6,7 @@ use serde::{Serialize, Serializer};
 use super::cause::FailureCause;
 use super::evicted::{EvictedText, text_hash};
 use super::size::json_size;
+use crate::agent_event::Awaits;
 use crate::event::{End, Millis, Span};
 use crate::id::RunId;
 use crate::json::{Extra, Json};
@@ -53,6 +54,8 @@ pub struct Turn {
     pub end: Option<End>,
     /// When the turn ended.
     pub ended_at: Option<Millis>,
+    /// What the agent waits for, besides pending items. `None` for turns that earlier versions recorded.
+    pub awaits: Option<Awaits>,
     /// The error, safe to show to clients.
     pub error: Option<RunError>,
     /// Details of the error. Operators see them, clients do not. `None`: the turn did not fail, or the error has no

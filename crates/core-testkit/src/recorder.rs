@@ -244,12 +244,13 @@ pub fn drive(turn: &mut dyn AgentTurn, answers: impl IntoIterator<Item = Answer>
         recorder.fail(&fault);
     }
 
-    let (awaits, losses) = (recorder.normalizer.awaits(), recorder.normalizer.losses().to_vec());
+    let losses = recorder.normalizer.losses().to_vec();
+    let record = recorder.finish();
     DrivenTurn {
         requests: driver.requests,
         sent: driver.sent,
-        record: recorder.finish(),
-        awaits,
+        awaits: record.run().turn().and_then(|turn| turn.awaits),
+        record,
         losses,
         waited: std::time::Duration::from_millis(driver.waited),
     }

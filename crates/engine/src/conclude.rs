@@ -49,8 +49,6 @@ pub(super) struct Concluded<'a> {
     pub(super) prepared: Option<&'a Prepared>,
     /// What the connector wants to have again with the session's next turn.
     pub(super) connector_state: Option<Json>,
-    /// What the agent waits for without having asked for a particular item.
-    pub(super) awaits: Option<Awaits>,
 }
 
 /// How a turn ended, as the record has it.
@@ -62,17 +60,18 @@ struct Ended {
     is_withdrawn: bool,
     /// What the run asks.
     asked: Vec<Pending>,
+    /// What the agent waits for without having asked for a particular item.
     awaits: Option<Awaits>,
 }
 
 impl Ended {
-    fn new(run: &Run, awaits: Option<Awaits>) -> Self {
+    fn new(run: &Run) -> Self {
         Self {
             end: run.turn().and_then(|turn| turn.end).unwrap_or(End::Failed),
             number: run.turns.len().saturating_sub(1),
             is_withdrawn: run.turn().is_some_and(|turn| turn.withdrawn),
             asked: run.pending(),
-            awaits,
+            awaits: run.turn().and_then(|turn| turn.awaits),
         }
     }
 
@@ -122,7 +121,7 @@ impl Concluder {
 
     /// Notes, writes and publishes what a turn has come to. Returns the turn that was queued behind it.
     pub(super) async fn conclude(&self, concluded: Concluded<'_>) -> Option<Turn> {
-        let Concluded { run, turn, connection, linked, prepared, connector_state, awaits } = concluded;
+        let Concluded { run, turn, connection, linked, prepared, connector_state } = concluded;
         if run.is_lost() {
             // Another replica ends it; what was changed here of its session is not written.
             self.runs.sessions().forget(&turn.session);
@@ -130,7 +129,7 @@ impl Concluder {
         }
 
         let now = clock::now();
-        let ended = run.view(|view| Ended::new(view.run(), awaits));
+        let ended = run.view(|view| Ended::new(view.run()));
         let is_of_connection = connection.is_some();
         let connection = connection.and_then(Weak::upgrade);
         let is_kept = turn.policy.stored || connection.is_some();

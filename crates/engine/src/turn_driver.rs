@@ -152,7 +152,6 @@ impl<'a> TurnDriver<'a> {
             linked: self.linked,
             prepared: prepared.as_deref(),
             connector_state,
-            awaits: self.normalizer.awaits(),
         };
 
         let next = Box::pin(self.services.concluder.conclude(concluded)).await;

@@ -505,14 +505,16 @@ impl Updates {
         let pending = run.pending_of(number);
 
         let hint = run.messages_of(number).last().and_then(|last| Hint::from_metadata(last.metadata.as_ref()).state());
+        // Agents that wait without a question say so with the end of their turn.
+        let awaited = hint.or_else(|| run.turns[number].awaits.map(TaskState::from_awaits));
         let good = matches!(end, End::Completed | End::Incomplete);
-        let is_waiting = good && (!pending.is_empty() || hint.is_some() || self.route.pausing_ends().contains(&end));
+        let is_waiting = good && (!pending.is_empty() || awaited.is_some() || self.route.pausing_ends().contains(&end));
         if !is_waiting {
             return None;
         }
 
         let auth = pending.iter().any(|item| item.kind == PendingKind::Auth);
-        let state = match hint {
+        let state = match awaited {
             Some(state) if pending.is_empty() => state,
             _ if auth => TaskState::AuthRequired,
             _ => TaskState::InputRequired,

@@ -11,6 +11,7 @@ pub(crate) mod v1;
 use std::borrow::Cow;
 
 use interlingua_core::Json;
+use interlingua_core::agent_event::Awaits;
 use interlingua_core::event::Millis;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -54,6 +55,14 @@ impl TaskState {
         Self::Canceled,
         Self::Rejected,
     ];
+
+    /// The state of a task whose agent waits for this.
+    pub(crate) const fn from_awaits(awaits: Awaits) -> Self {
+        match awaits {
+            Awaits::Input => Self::InputRequired,
+            Awaits::Auth => Self::AuthRequired,
+        }
+    }
 
     /// True if the state never changes again.
     pub(crate) const fn is_terminal(self) -> bool {

@@ -78,6 +78,7 @@ fn undo(run: &mut Run, event: Event) -> usize {
         Event::TurnFinished { turn, .. } => {
             if let Some(turn) = run.turns.get_mut(turn as usize) {
                 (turn.end, turn.error, turn.ended_at, turn.withdrawn) = (None, None, None, false);
+                turn.awaits = None;
                 // The event of the end stores the cause.
                 return turn.cause.take().map_or(0, |cause| cause.size());
             }
