@@ -121,7 +121,7 @@ impl Candidate {
         [Binding::JsonRpc, Binding::Rest].into_iter().find(|known| known.as_str().eq_ignore_ascii_case(&self.binding))
     }
 
-    /// Only `major.minor` is compared. Versions before 0.3 are treated as 0.3.
+    /// Only `major.minor` is compared. 0.2 has the methods of 0.3, and 0.1 has others.
     fn generation(&self) -> Option<Generation> {
         let mut numbers = self.version.trim().split('.');
         match (numbers.next()?, numbers.next().unwrap_or("0")) {
@@ -248,8 +248,9 @@ mod tests {
         ] {
             assert_eq!(line(HYBRID, options), expected);
         }
-        let old = r#"{"url":"https://agent.example/","protocolVersion":"0.2.5"}"#;
-        assert_eq!(line(old, "{}"), "0.3 JSONRPC https://agent.example/ false -");
+        let old = |version: &str| format!(r#"{{"url":"https://agent.example/","protocolVersion":"{version}"}}"#);
+        assert_eq!(line(&old("0.2.5"), "{}"), "0.3 JSONRPC https://agent.example/ false -");
+        assert!(chosen(&old("0.1.0"), "{}").is_err(), "its methods have other names");
     }
 
     #[test]
