@@ -147,6 +147,12 @@ pub trait Connector: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// The lookup of the document that the agent's server publishes about it, if the options name its URL. `None`: it is
+    /// searched at the well-known places ([`crate::well_known`]).
+    fn document_lookup(&self) -> Option<HttpRequest> {
+        None
+    }
+
     /// The protocol's part of a new connection that outlasts turns. `None`: the protocol has none, and its turns send
     /// requests.
     fn link(&self) -> Option<Box<dyn AgentLink>> {

@@ -11,13 +11,14 @@ pub struct WellKnownDocument {
     /// The agent's name in the configuration; one of the route's agents.
     pub agent: String,
     /// Candidate paths, best first. Each is tried below the agent's URL, below its parent URL, and below the root of
-    /// the host.
+    /// the host. Not used if the options of the agent name the document's URL
+    /// ([`crate::connector::Connector::document_lookup`]).
     pub paths: &'static [&'static str],
     /// Request headers, names in lower case. The operator's headers are added and take precedence.
     pub headers: &'static [(&'static str, &'static str)],
-    /// Extracts what is cached, given the URL and the body. `None`: the body is not such a document. Called once per
+    /// Extracts what is cached, given the URLs of the document and of the agent, and the body. `None`: the body is not such a document. Called once per
     /// fetched document, so parsing and removing what clients must not see happens once.
-    pub extract: fn(&str, &[u8]) -> Option<Json>,
+    pub extract: fn(&[&str], &[u8]) -> Option<Json>,
 }
 
 /// A document that was fetched from the server of an agent, and when.

@@ -100,6 +100,26 @@ async fn a_card_is_searched_below_the_agent_url_then_at_the_root_then_under_the_
 }
 
 #[tokio::test]
+async fn a_card_whose_url_is_configured_is_read_there_and_nowhere_else() {
+    let upstream = publishing(|request| {
+        (request.path == "/cards/friday.json").then(|| shows(&json!({ "name": "Named", "description": "d" })))
+    });
+    let start = async |url: String, options: &str| {
+        let agent = agent("friday", &url, "description = \"Ours\"", options).replace("agent-api", "a2a");
+        Gateway::start(&format!("{agent}{ROUTE}")).await
+    };
+    let named = upstream.url("/cards/friday.json");
+    let options = format!("options = {{ card_url = \"{named}\" }}");
+    assert_eq!(card(&start(upstream.url("/rpc"), &options).await).await["name"], "Named");
+    assert_eq!(card(&start(named, "").await).await["name"], "Named");
+    assert_eq!(paths(&upstream), ["/cards/friday.json"; 2]);
+
+    let missing = format!("options = {{ card_url = \"{}\" }}", upstream.url("/cards/other.json"));
+    assert_eq!(card(&start(upstream.url("/rpc"), &missing).await).await["name"], "friday");
+    assert_eq!(paths(&upstream)[2..], ["/cards/other.json"]);
+}
+
+#[tokio::test]
 async fn without_an_upstream_card_the_configuration_is_used_and_the_fetch_is_not_repeated_soon() {
     let html = || Reply::complete(200, &[("content-type", "text/html")], "<html>{\"name\":\"page\"}</html>");
     let upstreams = [

@@ -26,7 +26,7 @@ fn looked_up(decoded: &DecodedExchange) -> WellKnownDocument {
 
 fn published(card: &Value, since: u64) -> FetchedDocument {
     let looked_up = looked_up(&begins_with_the_upstream(&json!({})).send(&ClientRequest::new("GET", PATH)));
-    let document = (looked_up.extract)("http://agent:9000/", card.to_string().as_bytes()).expect("a card");
+    let document = (looked_up.extract)(&["http://agent:9000/"], card.to_string().as_bytes()).expect("a card");
     FetchedDocument { document, since }
 }
 

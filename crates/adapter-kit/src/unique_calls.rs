@@ -91,6 +91,10 @@ impl Connector for UniqueCalls {
         self.0.warnings()
     }
 
+    fn document_lookup(&self) -> Option<HttpRequest> {
+        self.0.document_lookup()
+    }
+
     fn probe(&self) -> Box<dyn AgentProbe> {
         self.0.probe()
     }

@@ -125,7 +125,7 @@ fn internal() -> Value {
 
 /// The stored form of a card found at this URL.
 fn stored(url: &str, card: &Value) -> Option<Json> {
-    (upstream::well_known_document("weather").extract)(url, card.to_string().as_bytes())
+    (upstream::well_known_document("weather").extract)(&[url], card.to_string().as_bytes())
 }
 
 fn card_from(found: &Value, options: Value, variant: Variant) -> Value {
@@ -224,10 +224,14 @@ fn cards_of_any_version_are_parsed_and_wrong_types_count_as_absent() {
     }
 
     let deep = format!("{{\"name\":\"n\",\"deep\":{}1{}}}", "[".repeat(5000), "]".repeat(5000));
-    let read = (upstream::well_known_document("weather").extract)("http://h", deep.as_bytes()).expect("a card");
+    let read = (upstream::well_known_document("weather").extract)(&["http://h"], deep.as_bytes()).expect("a card");
     assert!(!read.text().contains("deep"));
     for broken in ["", "<html></html>", "{\"name\":\"half"] {
-        assert_eq!((upstream::well_known_document("weather").extract)("http://h", broken.as_bytes()), None, "{broken}");
+        assert_eq!(
+            (upstream::well_known_document("weather").extract)(&["http://h"], broken.as_bytes()),
+            None,
+            "{broken}"
+        );
     }
 }
 
@@ -265,6 +269,6 @@ fn links_to_internal_hosts_or_the_agent_itself_are_dropped() {
 fn a_stored_card_round_trips() {
     for found in [internal(), json!({ "name": "n" }), json!({ "name": "n", "a": 1, "b": { "c": [true] } })] {
         let once = stored("http://h/x", &found).expect("a card");
-        assert_eq!((upstream::well_known_document("weather").extract)("", once.text().as_bytes()), Some(once));
+        assert_eq!((upstream::well_known_document("weather").extract)(&[], once.text().as_bytes()), Some(once));
     }
 }

@@ -61,8 +61,8 @@ pub(crate) fn well_known_document(agent: &str) -> WellKnownDocument {
         agent: agent.to_owned(),
         paths: &["/.well-known/agent-card.json", "/.well-known/agent.json"],
         headers: &[("accept", "application/json"), ("a2a-version", "1.0")],
-        extract: |url, body| {
-            let card = UpstreamCard::parse(url, &Node::parse_object(body).ok()?);
+        extract: |urls, body| {
+            let card = UpstreamCard::parse(urls, &Node::parse_object(body).ok()?);
             card.card.name.is_some().then(|| card.into_stored())
         },
     }
@@ -80,12 +80,12 @@ pub(crate) struct UpstreamCard {
 impl UpstreamCard {
     /// Restores a stored card.
     pub(crate) fn from_stored(stored: &Json) -> Self {
-        Node::parse_object(stored.text().as_bytes()).map(|object| Self::parse("", &object)).unwrap_or_default()
+        Node::parse_object(stored.text().as_bytes()).map(|object| Self::parse(&[], &object)).unwrap_or_default()
     }
 
-    /// Parses a card found at this URL. Fields of a wrong type count as absent.
-    fn parse(url: &str, object: &Object<'_>) -> Self {
-        let hosts = AgentHosts::parse(url, object);
+    /// Parses a card. `urls`: its own and that of the agent. Fields of a wrong type count as absent.
+    fn parse(urls: &[&str], object: &Object<'_>) -> Self {
+        let hosts = AgentHosts::parse(urls, object);
 
         let provider = object.get("provider").and_then(|node| node.object().ok());
         let provider = provider.and_then(|provider| {
@@ -156,15 +156,16 @@ impl UpstreamCard {
     }
 }
 
-/// Hosts that serve the agent: those in its card, and the one the card was found on.
+/// Hosts that serve the agent: those in its card, the one the card was found on, and the configured one.
 struct AgentHosts(Vec<String>);
 
 impl AgentHosts {
-    fn parse(url: &str, card: &Object<'_>) -> Self {
+    fn parse(known: &[&str], card: &Object<'_>) -> Self {
         let entries = INTERFACE_FIELDS.iter().filter_map(|name| card.array(name).ok()).flatten().take(MAX_HOSTS);
         let urls = entries.filter_map(|entry| text(&entry.object().ok()?, &["url"]));
         let urls = text(card, &["url"]).into_iter().chain(urls);
-        let mut hosts: Vec<String> = std::iter::once(url.to_owned()).chain(urls).filter_map(|url| host(&url)).collect();
+        let known = known.iter().filter_map(|url| host(url));
+        let mut hosts: Vec<String> = known.chain(urls.filter_map(|url| host(&url))).collect();
 
         hosts.sort_unstable();
         hosts.dedup();

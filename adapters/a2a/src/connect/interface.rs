@@ -82,13 +82,15 @@ impl Interface {
     }
 }
 
+/// The URL of the card, if the operator named it.
+pub(super) fn named_card_url<'a>(url: &'a str, options: &'a UpstreamOptions) -> Option<&'a str> {
+    options.card_url.as_deref().or_else(|| is_card(url).then_some(url))
+}
+
 /// The URLs at which a card is searched, in order.
 pub(super) fn card_urls(url: &str, options: &UpstreamOptions) -> Vec<String> {
-    if let Some(card) = &options.card_url {
-        return vec![card.clone()];
-    }
-    if is_card(url) {
-        return vec![url.to_owned()];
+    if let Some(card) = named_card_url(url, options) {
+        return vec![card.to_owned()];
     }
 
     const PATHS: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];

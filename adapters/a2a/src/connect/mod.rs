@@ -41,7 +41,7 @@ use interlingua_adapter_kit::unique_calls::UniqueCalls;
 use interlingua_core::Fault;
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::capability::{Cancel, HistoryNeed, Media, UpstreamCapabilities};
-use interlingua_core::connector::{AgentTurn, Connector, TurnRequest, UpstreamAdapter};
+use interlingua_core::connector::{AgentTurn, Connector, HttpRequest, TurnRequest, UpstreamAdapter};
 use interlingua_core::probe::AgentProbe;
 use interlingua_core::server_signs::{ServerDocument, ServerSigns};
 
@@ -101,6 +101,13 @@ impl Connector for A2aConnector {
 
     fn probe(&self) -> Box<dyn AgentProbe> {
         Box::new(probe::A2aProbe::new(&self.url, &self.options))
+    }
+
+    fn document_lookup(&self) -> Option<HttpRequest> {
+        let url = interface::named_card_url(&self.url, &self.options)?;
+        let mut lookup = HttpRequest::lookup(url);
+        lookup.is_trusted = interface::is_trusted(&self.url, url, &self.options.allow_hosts);
+        Some(lookup)
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -119,7 +119,10 @@ impl UpstreamOptions {
         let mut warnings = Vec::new();
         let reads_no_card = self.binding.is_some() && self.version.is_some();
         if reads_no_card && self.card_url.is_some() {
-            warnings.push("card_url has no effect: with binding and version set, no card is read".to_owned());
+            warnings.push(
+                "card_url has no effect on calls: with binding and version set, only card_from of a route reads the card"
+                    .to_owned(),
+            );
         }
         if reads_no_card && is_card(url) {
             warnings.push("url is that of a card, but with binding and version set it is asked as an agent".to_owned());

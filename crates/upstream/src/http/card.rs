@@ -1,7 +1,8 @@
 //! Fetches the documents that an agent's server publishes about it: where to look, and what counts as an answer.
 //!
 //! The agent's URL may be that of its server, of a folder, or of one endpoint: documents are looked for below it, below
-//! its parent folder, and below the root. With the same credentials as other requests, and at the same origin only.
+//! its parent folder, and below the root, unless the agent's options name their URL. With the same credentials as other
+//! requests, which go to the agent's own servers only.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use reqwest::header::{self, HeaderMap};
 use reqwest::{StatusCode, Url};
 
 use super::failure::shown;
-use super::{Agent, unpacked};
+use super::{Agent, AgentServers, unpacked};
 use crate::documents::{FetchOutcome, FreshDocument};
 use crate::headers::TurnHeaders;
 use interlingua_base::clock;
@@ -42,21 +43,32 @@ impl Agent {
     async fn fetch(&self, wanted: &WellKnownDocument) -> Result<FreshDocument<Arc<FetchedDocument>>, String> {
         let endpoint = self.pool.first_available();
         let base_url = self.endpoints[endpoint].url.as_ref().ok_or("its URL is not known")?;
+        let named = self.endpoints[endpoint].connector.document_lookup();
+        let is_trusted = named.as_ref().is_some_and(|named| named.is_trusted);
+        let urls = match &named {
+            Some(named) => vec![Url::parse(&named.url).map_err(|error| error.to_string())?],
+            None => candidates(base_url, wanted.paths),
+        };
+
         let mut why = None;
-        for url in candidates(base_url, wanted.paths) {
-            match self.fetch_from(endpoint, &url, wanted).await {
+        for url in &urls {
+            match self.fetch_from(AgentServers { endpoint, is_trusted }, base_url, url, wanted).await {
                 Ok(fetched) => return Ok(fetched),
-                Err(NotFound::Here(reason)) => why = why.or(reason.map(|reason| format!("{}: {reason}", shown(&url)))),
+                Err(NotFound::Here(reason)) => why = why.or(reason.map(|reason| format!("{}: {reason}", shown(url)))),
                 // Another URL might have the document of another agent.
-                Err(NotFound::Fatal(reason)) => return Err(format!("{}: {reason}", shown(&url))),
+                Err(NotFound::Fatal(reason)) => return Err(format!("{}: {reason}", shown(url))),
             }
         }
-        Err(why.unwrap_or_else(|| format!("there is none, neither below {} nor below its origin", shown(base_url))))
+        Err(why.unwrap_or_else(|| match (&named, urls.first()) {
+            (Some(_), Some(url)) => format!("there is none at {}", shown(url)),
+            _ => format!("there is none, neither below {} nor below its origin", shown(base_url)),
+        }))
     }
 
     async fn fetch_from(
         &self,
-        endpoint: usize,
+        AgentServers { endpoint, is_trusted }: AgentServers,
+        base_url: &Url,
         url: &Url,
         wanted: &WellKnownDocument,
     ) -> Result<FreshDocument<Arc<FetchedDocument>>, NotFound> {
@@ -64,14 +76,8 @@ impl Agent {
         let fault = |fault: interlingua_core::Fault| NotFound::Fatal(fault.detail.unwrap_or(fault.message));
         let headers = wanted.headers.iter().map(|(name, value)| ((*name).into(), (*value).to_owned())).collect();
         let purpose = Purpose::Lookup;
-        let request = HttpRequest {
-            method: "GET",
-            url: url.as_str().to_owned(),
-            headers,
-            body: Vec::new(),
-            purpose,
-            is_trusted: false,
-        };
+        let request =
+            HttpRequest { method: "GET", url: url.as_str().to_owned(), headers, body: Vec::new(), purpose, is_trusted };
         let request = self.request(request, endpoint, &TurnHeaders::default()).map_err(fault)?;
         let sending = self.clients.send(request, true).map_err(fault)?;
         let response = sending.await.map_err(|error| fatal(error_chain(&error.without_url())))?;
@@ -98,7 +104,7 @@ impl Agent {
             }
             body.extend_from_slice(&chunk);
         }
-        match (wanted.extract)(url.as_str(), &body) {
+        match (wanted.extract)(&[url.as_str(), base_url.as_str()], &body) {
             Some(document) => {
                 let document = Arc::new(FetchedDocument { document, since: clock::now() });
                 Ok(FreshDocument { document, max_age })
