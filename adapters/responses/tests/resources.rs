@@ -6,6 +6,7 @@ mod support;
 use interlingua_core::call::{Reply, RunState, SessionCall, SessionItem, SessionView, Target};
 use interlingua_core::json::{Extra, Json};
 use interlingua_core::model::{Content, Message, MessageType, Role};
+use interlingua_core::pending::Pending;
 use interlingua_core::{Call, End, Record, RunId};
 use interlingua_core_testkit::RunBuilder;
 use serde_json::{Value, json};
@@ -68,6 +69,24 @@ fn only_running_background_responses_can_be_cancelled() {
     assert!(refused.status == 400 && refused.body.contains("completed"), "{}", refused.line());
     let foreground = looked_up(cancel(), &under_way, r#"{"model":"demo","store":true}"#, true).expect_err("refused");
     assert_eq!(foreground.error_reply().status, 400);
+}
+
+#[test]
+fn a_cancel_withdraws_the_question_of_a_response_once() {
+    let cancel = || route("{}").send("POST", &format!("/responses/{}/cancel", response_id(1)), "");
+    let foreground = r#"{"model":"demo","store":true}"#;
+    let record = hello();
+    let item = Json::parse(r#"{"id":"item","interrupt":{"kind":"approval"}}"#).as_ref().and_then(Pending::parse);
+    let item = item.expect("an item");
+    let about = about(&record, Json::parse(foreground).expect("JSON"));
+    let asking = interlingua_core::call::RunView { record: &record, info: &about, pending: &[item] };
+
+    let sent = cancel().reply_with(Reply::Run(asking)).expect_err("the engine withdraws the question");
+    assert!(matches!(&sent.outcome, Ok(Call::Cancel(Target::Run(run))) if *run == run_id(1)));
+    let answer = looked_up(sent, &record, foreground, true).expect("an answer");
+    assert_eq!((answer.status, &answer.json()["status"]), (200, &json!("completed")));
+    let again = looked_up(cancel(), &record, foreground, true).expect_err("refused").error_reply();
+    assert_eq!(again.status, 400, "nothing is open: the question may also have been answered");
 }
 
 #[test]
