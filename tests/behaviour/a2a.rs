@@ -488,6 +488,40 @@ async fn of_messages_repeated_at_the_same_moment_one_starts_a_task() {
 }
 
 #[tokio::test]
+async fn of_messages_repeated_to_one_task_at_the_same_moment_one_becomes_a_turn() {
+    let upstream = Upstream::in_order([
+        approval_request("ask_1"),
+        text_reply_until(&["one"], "go"),
+        approval_request("ask_2"),
+        text_reply(&["never"]),
+    ]);
+    let agent = agent("demo", &upstream.url("/process"), "", "retries = 0");
+    let routes = ROUTES.replace("path", "options = { deduplicate = \"context\", turn_end = \"input-required\" }\npath");
+    let gateway = Gateway::start(&format!("{agent}{routes}")).await;
+    let id = send(&gateway, &message("m1", "hi")).await.json()["task"]["id"].clone();
+
+    let all_at_once = async |body: &Value| {
+        futures_util::future::join_all((0..10).map(|_| async {
+            let mut stream = stream(&gateway, body).await;
+            assert_eq!(stream.frame().await.expect("a task")["task"]["id"], id);
+            stream
+        }))
+        .await
+    };
+    let answers = all_at_once(&accept("m2", &id)).await;
+    // The task works: these are queued behind the answer.
+    let mut more = message("m3", "more");
+    more["taskId"] = id.clone();
+    let queued = all_at_once(&more).await;
+    upstream.open("go");
+    for mut stream in answers.into_iter().chain(queued) {
+        assert_eq!(state(&stream.frames().await.last().expect("an end")["statusUpdate"]), "INPUT_REQUIRED");
+    }
+    assert_eq!(upstream.requests().len(), 3, "each message reaches the agent once");
+    assert_eq!(history(&task(&gateway, &id).await).iter().filter(|id| ["m2", "m3"].contains(id)).count(), 2);
+}
+
+#[tokio::test]
 async fn a_message_whose_task_never_started_can_be_sent_again_at_once() {
     let agent = agent("demo", &format!("http://{}/process", unused_address()), "", "retries = 0");
     let routes = ROUTES.replace("path", "options = { deduplicate = \"context\" }\npath");

@@ -3,7 +3,7 @@
 
 mod support;
 
-use interlingua_core::call::{Call, DocumentCall, Page, Replaces, Reply, RunCall};
+use interlingua_core::call::{Call, DocumentCall, Page, Replaces, Reply, RunCall, RunInfo, RunState};
 use interlingua_core::{Json, Record};
 use interlingua_core_testkit::TestRun;
 use serde_json::json;
@@ -56,6 +56,33 @@ fn a_task_is_started_with_a_claim_of_its_message() {
     assert_eq!(replaces, Replaces::Nothing);
     let started = claiming.next_call(Reply::Done).next_call(none());
     assert_eq!(claim_of(started.run()), (key, value));
+}
+
+#[test]
+fn a_turn_of_a_task_is_started_with_a_claim_of_its_message() {
+    let record = task();
+    let working = |state| RunInfo { state, ..about(&record) };
+    let (first, shown) = (working(RunState::Running), working(RunState::Running));
+    let shown = (TestRun::with_info(&record, first), TestRun::with_info(&record, shown));
+    let ended = TestRun::with_info(&record, about(&record));
+    let send = |id: &str| {
+        let mut body = user("more");
+        body["message"]["messageId"] = json!(id);
+        body["message"]["taskId"] = json!(support::NEW_ID.to_string());
+        with(json!({ "deduplicate": "context" })).send(&ClientRequest::rpc("SendMessage", &body))
+    };
+
+    let claiming = send("m-2").next_call(Reply::Run(shown.0.view()));
+    let (key, value, replaces) = put(&claiming);
+    assert_eq!(replaces, Replaces::Nothing);
+    let verifying = claiming.next_call(Reply::Done);
+    assert!(matches!(verifying.call, Ok(Call::Fetch(_))), "{:?}", verifying.call);
+    assert_eq!(claim_of(verifying.next_call(Reply::Run(shown.1.view())).run()), (key, value));
+
+    let verifying = send("m-2").next_call(Reply::Run(shown.0.view())).next_call(Reply::Done);
+    let withdrawing = verifying.next_call(Reply::Run(ended.view()));
+    assert!(matches!(withdrawing.call, Ok(Call::Document(DocumentCall::Delete { .. }))), "{:?}", withdrawing.call);
+    assert_eq!(withdrawing.final_answer(Reply::Done).json()["error"]["code"], -32004, "the task has ended");
 }
 
 #[test]

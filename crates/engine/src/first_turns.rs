@@ -72,7 +72,7 @@ impl FirstTurns {
     /// Starts a turn, of a new run unless the call continues one.
     pub(super) async fn start(&self, mut call: RunCall, scope: &Scope) -> Result<Answer, Fault> {
         // Until the call is answered: the run can be found by then.
-        let _claim = HeldClaim::hold(self.runs.store(), call.claim.take(), scope).await?;
+        let _claim = HeldClaim::hold(self.runs.store(), call.claim.clone(), scope).await?;
         let agent = self.agents.offered(&call.agent, &scope.agents, &scope.denied)?;
         if self.runs.len() >= self.limits.runs {
             return Err(Fault::new(FaultKind::Overloaded, "too many runs are under way"));

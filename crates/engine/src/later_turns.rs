@@ -73,13 +73,14 @@ impl LaterTurns {
 
         let (delivery, policy) = (call.delivery, call.policy);
         let labels = call.labels.clone();
+        let claim_key = call.claim.as_ref().map(|claim| claim.key.clone());
         let session = self.runs.session_of(&run.handle()).await?;
         // A route may name another agent than the run's.
         let agent = if agent.name == run.agent.name { agent } else { &run.agent };
         let place = Place::Behind(self.runs.sessions().enqueue(&session, Some(id), self.queued_turns).await?);
         let (mut turn, started) =
             Turn::new(session, Arc::clone(agent), scope.origin(), place, policy.for_later_turn(), Spoken::from(call));
-        turn.permits = Some(permits);
+        (turn.permits, turn.claim_key) = (Some(permits), claim_key);
         if run.run_state().is_waiting()
             && let Some((waiting, reason)) = self.prepare(&run, agent, &mut turn).await?
         {
@@ -263,12 +264,17 @@ impl LaterTurns {
                     if let Some(by) = state.record.run().answered_by() {
                         return Err(faults::not_waiting(run.id(), Some(by)));
                     }
+                    let ended = state.record.run().turns.len() - 1;
+                    let is_same = |queued: &Turn| queued.claim_key.is_some() && queued.claim_key == turn.claim_key;
+                    if let Some(place) = state.queued.iter().position(is_same) {
+                        return Ok((ended + place + 1, None));
+                    }
                     check_queueable(&turn.session, &turn.spoken, turn.policy.busy, now)?;
                     if let Some(permits) = &mut turn.permits {
                         permits.queue()?;
                     }
                     state.queued.push_back(turn);
-                    Ok((state.record.run().turns.len() - 1 + state.queued.len(), None))
+                    Ok((ended + state.queued.len(), None))
                 }
             }
         })?;

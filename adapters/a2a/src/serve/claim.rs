@@ -1,7 +1,7 @@
-//! Claims of messages: of requests that send one message at the same moment, only one starts a task.
+//! Claims of messages: of requests that send one message at the same moment, only one starts a task, or a turn of one.
 //!
-//! A search finds no task that another request is about to start. So each request claims its message before it starts
-//! one, searches again, and then starts it or waits. The engine deletes the claim once the task can be found
+//! A search finds nothing that another request is about to start. So each request claims its message before it starts
+//! a turn, searches again, and then starts it or waits. The engine deletes the claim once the turn can be found
 //! ([`RunCall::claim`]). A claim that stands too long was left by a request that is lost, and is taken over.
 //!
 //! Not here: the search, and what is sent for a duplicate (`super::send`).
@@ -30,6 +30,8 @@ pub(super) enum ClaimStage {
     Verifying(MessageClaim, bool),
     /// Waiting for the request that has claimed the message.
     Waiting(MessageClaim),
+    /// Withdrawing the claim, because the task takes no turn any more. This is the error of the request.
+    Refusing(Fault),
     /// Withdrawing the claim, because this task has the message, in this turn.
     Withdrawing(RunId, u32),
     /// Loading that task.
@@ -43,15 +45,17 @@ pub(super) struct MessageClaim {
     other: Option<(Json, Duration)>,
     next_wait: Duration,
     waited: Duration,
-    /// Starts the task.
+    /// Starts the turn.
     pub(super) run: Box<RunCall>,
 }
 
 impl MessageClaim {
+    /// A claim with the request's id.
+    ///
     /// # Errors
     /// The message has no context, so no other one is its duplicate: the run, to start it without a claim.
-    pub(super) fn new(message: &Message<'_>, run: Box<RunCall>) -> Result<Self, Box<RunCall>> {
-        let (Some(context), Some(id)) = (message.context.as_deref(), run.id) else { return Err(run) };
+    pub(super) fn new(message: &Message<'_>, id: RunId, run: Box<RunCall>) -> Result<Self, Box<RunCall>> {
+        let Some(context) = message.context.as_deref() else { return Err(run) };
         let key = key(&run.agent, context, &message.id);
         let own = RunClaim { key, value: Json::from_serialize(&id.to_string()) };
         Ok(Self { own, other: None, next_wait: FIRST_WAIT, waited: Duration::ZERO, run })
@@ -104,10 +108,11 @@ impl MessageClaim {
         Ok(Call::Wait(wait))
     }
 
-    /// Starts the task that was claimed.
-    pub(super) fn start(mut self) -> Call {
-        self.run.claim = Some(self.own);
-        Call::Run(self.run)
+    /// Starts the turn that was claimed. `newer`: as prepared since then.
+    pub(super) fn start(self, newer: Option<Box<RunCall>>) -> Call {
+        let mut run = newer.unwrap_or(self.run);
+        run.claim = Some(self.own);
+        Call::Run(run)
     }
 }
 
@@ -130,10 +135,10 @@ mod tests {
     const CONTEXT: &str = "c";
 
     fn claim() -> MessageClaim {
-        let mut run = RunCall::new("demo", AgentRequest::default());
-        run.id = RunId::parse("01930000-0000-7000-8000-000000000001");
+        let run = RunCall::new("demo", AgentRequest::default());
+        let id = RunId::parse("01930000-0000-7000-8000-000000000001").expect("an id");
         let message = Message { context: Some(CONTEXT.into()), ..Message::agent("m", Vec::new()) };
-        MessageClaim::new(&message, Box::new(run)).unwrap_or_else(|_| panic!("it has a context"))
+        MessageClaim::new(&message, id, Box::new(run)).unwrap_or_else(|_| panic!("it has a context"))
     }
 
     fn replaces(claim: &MessageClaim) -> Replaces {

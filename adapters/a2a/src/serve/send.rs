@@ -41,6 +41,8 @@ pub(super) struct SendOperation {
     extras: Option<Json>,
     /// When the reply may be a message instead of a task. `None`: never.
     direct: Option<DirectMode>,
+    /// The id of a new task, and of this request's claim of its message.
+    new_id: RunId,
     stage: Stage,
 }
 
@@ -54,7 +56,7 @@ enum Stage {
     CheckingModes(Box<(Call, Stage)>),
     /// Searching this many more tasks for a duplicate of the message; then this call and stage.
     FindingDuplicate(Box<(Call, Stage)>, usize),
-    /// Claiming the message, so that no other request starts a task for it.
+    /// Claiming the message, so that no other request starts a task or a turn for it.
     Claiming(Box<ClaimStage>),
     /// Loading the task that the message names.
     LoadingTask(RunId),
@@ -108,14 +110,15 @@ impl A2aExchange {
         };
         let extras = Some(Json::from_serialize(&extras)).filter(|json| json.text() != "{}");
 
-        let mut operation = SendOperation { message, settings, streams, extras, direct: None, stage: Stage::Running };
+        let (direct, new_id, stage) = (None, request.new_id, Stage::Running);
+        let mut operation = SendOperation { message, settings, streams, extras, direct, new_id, stage };
         let call = if let Some(task) = operation.message.task.clone() {
             self.writer.task = Some(task.clone().into_owned());
             let id = task_id(&task)?;
             operation.stage = Stage::LoadingTask(id);
             Call::Fetch(Target::Run(id))
         } else {
-            self.start_new_task(&mut operation, request.new_id)
+            self.start_new_task(&mut operation)
         };
         let call = operation.with_lookup(modes, call);
         self.state = OperationState::Send(Box::new(operation));
@@ -136,7 +139,8 @@ impl A2aExchange {
     }
 
     /// Starts a task, with its push config, after a search for a duplicate of its message.
-    fn start_new_task(&mut self, operation: &mut SendOperation, id: RunId) -> Call {
+    fn start_new_task(&mut self, operation: &mut SendOperation) -> Call {
+        let id = operation.new_id;
         let push = operation.settings.push.take();
         if push.is_none() && !operation.settings.background {
             operation.direct = direct::mode(self.route.options.reply, !operation.streams);
@@ -285,7 +289,7 @@ impl A2aExchange {
 
         let call = self.next_turn(operation, id, view)?;
         Ok(Next::Call(match operation.settings.push.take() {
-            None => Call::Run(call),
+            None => self.start_task(operation, call),
             Some(config) => {
                 operation.stage = Stage::CountingConfigs(Box::new(config.for_task(id)), call);
                 push::list_call(id)
@@ -332,7 +336,7 @@ impl A2aExchange {
     }
 
     /// Prepares the next turn of a task. The engine reports messages that decide nothing.
-    fn next_turn(
+    pub(super) fn next_turn(
         &mut self,
         operation: &mut SendOperation,
         id: RunId,

@@ -1,5 +1,5 @@
 //! Duplicate messages: the search for the task of the first one, and the claim of a message so that no other request
-//! starts a task for it (docs/protocols/a2a.md#operations). Not here: the stored claim ([`super::super::claim`]).
+//! starts a task or a turn for it (docs/protocols/a2a.md#operations). Not here: the stored claim ([`super::super::claim`]).
 
 use interlingua_core::call::{Cursor, Filter, Page, Reply, RunCall, RunState, RunView, Target, Thread};
 use interlingua_core::exchange::Next;
@@ -75,14 +75,21 @@ impl A2aExchange {
         found.next_back()
     }
 
-    /// Starts a turn. A new task of a route that deduplicates is claimed first.
+    /// Looks once more for the message, now that it is claimed by this request or by another one.
+    fn verification(operation: &SendOperation, claim: &MessageClaim) -> Call {
+        match claim.run.thread {
+            Thread::Continue(id) => Call::Fetch(Target::Run(id)),
+            _ => Self::search(operation),
+        }
+    }
+
+    /// Starts a turn. Where the route deduplicates, its message is claimed first.
     pub(super) fn start_task(&self, operation: &mut SendOperation, run: Box<RunCall>) -> Call {
-        let is_new = matches!(run.thread, Thread::Session(_));
-        if self.route.options.deduplicate != Deduplicate::Context || !is_new {
+        if self.route.options.deduplicate != Deduplicate::Context {
             return Call::Run(run);
         }
 
-        match MessageClaim::new(&operation.message, run) {
+        match MessageClaim::new(&operation.message, operation.new_id, run) {
             Ok(claim) => {
                 let put = claim.put();
                 operation.stage = Stage::Claiming(Box::new(ClaimStage::Putting(claim)));
@@ -101,17 +108,36 @@ impl A2aExchange {
         out: &mut Out,
     ) -> Result<Next, Fault> {
         let (stage, call) = match (stage, reply) {
-            (ClaimStage::Putting(claim), Reply::Done) => (ClaimStage::Verifying(claim, true), Self::search(operation)),
+            (ClaimStage::Putting(claim), Reply::Done) => {
+                let verification = Self::verification(operation, &claim);
+                (ClaimStage::Verifying(claim, true), verification)
+            }
             (ClaimStage::Putting(mut claim), Reply::Documents(found)) => {
                 claim.see(found);
-                (ClaimStage::Verifying(claim, false), Self::search(operation))
+                let verification = Self::verification(operation, &claim);
+                (ClaimStage::Verifying(claim, false), verification)
             }
-            (ClaimStage::Verifying(mut claim, is_claimed), Reply::Runs(page)) => {
-                match (self.find_duplicate(operation, &page.runs), is_claimed) {
+            (ClaimStage::Verifying(mut claim, is_claimed), reply @ (Reply::Runs(_) | Reply::Run(_))) => {
+                let (duplicate, task) = match &reply {
+                    Reply::Runs(page) => (self.find_duplicate(operation, &page.runs), None),
+                    Reply::Run(view) => (self.find_duplicate(operation, &[*view]), Some(*view)),
+                    _ => return Err(Fault::unexpected_reply()),
+                };
+                match (duplicate, is_claimed) {
                     (Some((turn, view)), false) => return Ok(self.answer_duplicate(operation, turn, view, out)),
                     (Some((turn, view)), true) => (ClaimStage::Withdrawing(view.run().id, turn), claim.delete()),
-                    // The stage is `Running` from here on.
-                    (None, true) => return Ok(Next::Call(claim.start())),
+                    (None, true) => {
+                        // The task may have gone on since the turn was prepared.
+                        let prepared = task.map(|view| self.next_turn(operation, view.run().id, view)).transpose();
+                        match prepared {
+                            // The stage is `Running` from here on.
+                            Ok(run) => return Ok(Next::Call(claim.start(run))),
+                            Err(fault) => {
+                                let delete = claim.delete();
+                                (ClaimStage::Refusing(fault), delete)
+                            }
+                        }
+                    }
                     (None, false) => {
                         let wait = claim.wait()?;
                         (ClaimStage::Waiting(claim), wait)
@@ -125,6 +151,7 @@ impl A2aExchange {
             (ClaimStage::Withdrawing(id, turn), Reply::Done) => {
                 (ClaimStage::LoadingDuplicate(turn), Call::Fetch(Target::Run(id)))
             }
+            (ClaimStage::Refusing(fault), Reply::Done) => return Err(fault),
             (ClaimStage::LoadingDuplicate(turn), Reply::Run(view)) => {
                 return Ok(self.answer_duplicate(operation, turn, view, out));
             }
