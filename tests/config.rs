@@ -20,7 +20,7 @@ use interlingua::config::{
     UpstreamProtocol,
 };
 use interlingua_core::Method;
-use interlingua_core::answer::ALL_DECISIONS;
+use interlingua_core::answer::{ALL_DECISIONS, NATIVE_DECISIONS, PLAIN_DECISIONS};
 use interlingua_core::capability::{AskKinds, ClientCapabilities, HistoryNeed, UpstreamCapabilities};
 use proptest::prelude::*;
 use secrecy::ExposeSecret;
@@ -131,6 +131,7 @@ fn protocols() -> Protocols {
         Some(url) if url.query() == Some("no") => Err("this query is not supported".to_owned()),
         Some(url) => {
             let mut capabilities = UpstreamCapabilities::default();
+            capabilities.decisions = NATIVE_DECISIONS;
             capabilities.streaming = url.host_str() != Some("limited");
             if url.host_str() == Some("forgetful") {
                 capabilities.history = HistoryNeed::SentEachTime;
@@ -168,7 +169,7 @@ fn protocols() -> Protocols {
     let stateless = UpstreamProtocol::new::<NoOptions>("stateless").built_in().try_connect(|_, _| {
         let mut capabilities = UpstreamCapabilities::default();
         capabilities.history = HistoryNeed::SentEachTime;
-        capabilities.decisions = ALL_DECISIONS;
+        capabilities.decisions = PLAIN_DECISIONS;
         Ok(ConnectorCheck { capabilities, warnings: Vec::new() })
     });
 
@@ -317,12 +318,22 @@ fn the_gateway_keeps_the_history_of_agents_that_keep_none() {
 #[test]
 fn the_approval_extension_widens_the_decisions_of_an_agent() {
     let decisions = |setting: &str| {
-        let source = format!("[agents.a]\nupstream = {{ protocol = \"demo\", approval_extension = {setting} }}");
-        let (settings, _) = read(&source, "gateway.toml").expect("a valid file");
+        let upstream = format!("protocol = \"agent-api\", url = \"http://a:1\", approval_extension = {setting}");
+        let (settings, found) =
+            read(&format!("[agents.a]\nupstream = {{ {upstream} }}"), "gateway.toml").expect("a valid file");
+        assert!(!found.render(false).contains("approval_extension"), "{}", found.render(false));
         settings.agents[0].upstream.capabilities.decisions
     };
-    assert!(decisions("false").is_empty());
+    assert_eq!(decisions("false"), NATIVE_DECISIONS);
     assert_eq!(decisions("true"), ALL_DECISIONS);
+}
+
+#[test]
+fn the_approval_extension_leaves_the_decisions_of_other_protocols_alone() {
+    let source = "[agents.a]\nupstream = { protocol = \"stateless\", approval_extension = true }";
+    let (settings, found) = read(source, "gateway.toml").expect("a valid file");
+    assert_eq!(settings.agents[0].upstream.capabilities.decisions, PLAIN_DECISIONS);
+    assert!(found.render(false).contains("\"approval_extension\" has no effect"), "{}", found.render(false));
 }
 
 #[test]

@@ -364,8 +364,8 @@ pub(super) struct UpstreamTable {
     /// The largest single event accepted from the agent.
     pub(super) max_event: WithSpan<Size>,
     /// Whether the agent understands decisions other than yes and no (edits, texts, choices), sent as an extension of
-    /// the Agent API.
-    pub(super) approval_extension: bool,
+    /// the Agent API. Only for agents of this protocol.
+    pub(super) approval_extension: WithSpan<bool>,
     /// Options of the protocol: see the page of options.
     pub(super) options: Option<OptionsRef>,
 }
@@ -390,7 +390,7 @@ impl Default for UpstreamTable {
             timeouts: Table::default(),
             retries: 2.into(),
             max_event: Size::mebibytes(8).into(),
-            approval_extension: false,
+            approval_extension: false.into(),
             options: None,
         }
     }

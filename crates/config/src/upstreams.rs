@@ -5,8 +5,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use interlingua_core::answer::ALL_DECISIONS;
+use interlingua_core::answer::{ALL_DECISIONS, NATIVE_DECISIONS};
 use interlingua_core::capability::{HistoryNeed, UpstreamCapabilities};
+use interlingua_core::pending::Decision;
 use interlingua_core::size::Size;
 use secrecy::ExposeSecret as _;
 use url::Url;
@@ -71,8 +72,9 @@ pub(super) fn resolve(
 
     let options = options?;
     let mut capabilities = connected(agent, &options, declared, &endpoints, &written, validator);
-    if table.approval_extension {
-        capabilities.decisions = ALL_DECISIONS;
+    if table.approval_extension.value {
+        capabilities.decisions =
+            extended_decisions(&table.approval_extension, capabilities.decisions, protocol, validator);
     }
     let affinity = affinity(table, &capabilities, protocol, validator);
 
@@ -338,6 +340,26 @@ fn identity(table: &UpstreamTable, validator: &mut Validator<'_, '_>) -> Option<
     let warning = Diagnostic::warning("\"identity_key\" is not used").at(&located.span);
     validator.report(warning.label("only with identity = \"jwt\""));
     Some(if wanted.value == IdentityKind::Derived { Identity::Derived } else { Identity::None })
+}
+
+/// The decisions of an agent with the approval extension. It widens those of the plain canonical approval only: any other
+/// connector writes decisions in the form of its protocol, so a decision that it does not name would arrive as another.
+fn extended_decisions(
+    configured: &WithSpan<bool>,
+    taken: &'static [Decision],
+    protocol: &WithSpan<String>,
+    validator: &mut Validator<'_, '_>,
+) -> &'static [Decision] {
+    if taken == NATIVE_DECISIONS {
+        return ALL_DECISIONS;
+    }
+
+    let words: Vec<&str> = taken.iter().map(|decision| decision.as_str()).collect();
+    let words = if words.is_empty() { "no decisions".to_owned() } else { words.join(", ") };
+    let label = format!("agents that speak {:?} get {words}, with it or without", protocol.value);
+    let warning = Diagnostic::warning("\"approval_extension\" has no effect").at(&configured.span);
+    validator.report(warning.label(label));
+    taken
 }
 
 /// The endpoint for the turns of a session. A single endpoint takes all turns.
