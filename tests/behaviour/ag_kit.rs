@@ -92,6 +92,17 @@ async fn a_client_tool_is_called_and_its_result_is_passed_on() {
 }
 
 #[tokio::test]
+async fn a_payload_with_a_type_of_its_own_is_the_result_of_a_client_tool() {
+    let gateway = demo().await;
+    let mut body = user_message("c4", "client tool");
+    body["tools"] = json!([{ "name": "set_bg", "description": "the background", "parameters": "{}" }]);
+    let received = events(&gateway, "demo", &body).await;
+    let report = json!({ "type": "report", "approved": true });
+    let received = events(&gateway, "demo", &resume_body("c4", &received[0]["toolCallId"], report)).await;
+    assert!(text(&received).contains("report"), "{received:?}");
+}
+
+#[tokio::test]
 async fn client_tools_are_sent_again_with_their_result() {
     let call = [
         r#"{"object":"response","status":"created","id":"r"}"#,

@@ -327,8 +327,10 @@ fn parse_json(item: &Pending, json: &Json, offered: &[Decision]) -> Result<Parse
     let decision = parse_decision(json);
     if item.kind == PendingKind::Tool {
         // Only an explicit decision counts: any other JSON is the tool's output.
-        let is_explicit =
-            object(json).is_some_and(|fields| word(&fields, "decision").or(word(&fields, "type")).is_some());
+        // A flag does not: outputs have fields such as `approved`, and a `type` that is no word of a decision.
+        let is_explicit = object(json)
+            .and_then(|fields| word(&fields, "decision").or(word(&fields, "type")))
+            .is_some_and(|word| decision_word(&word).is_some());
         return Ok(decision.filter(|_| is_explicit).unwrap_or_else(|| ParsedAnswer {
             text: Some(json.text().to_owned()),
             ..ParsedAnswer::new(Decision::Respond)

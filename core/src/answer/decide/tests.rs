@@ -142,6 +142,30 @@ fn texts_are_interpreted_by_the_table() {
 }
 
 #[test]
+fn an_output_of_a_tool_decides_only_with_a_decision_word() {
+    let item = item(PendingKind::Tool);
+    let decided = |payload: &str| decide(&item, &AnswerBody::Payload(json(payload)), &offer(&item, ALL_DECISIONS));
+    for output in [
+        r#"{"type":"report","approved":true}"#,
+        r#"{"type":"report","approved":false}"#,
+        r#"{"decision":"perhaps","approved":true}"#,
+        r#"{"decision":"perhaps","type":"reject"}"#,
+        r#"{"approved":true}"#,
+        r#"{"type":"report"}"#,
+    ] {
+        let decided = decided(output).unwrap_or_else(|why| panic!("{output}: {why}"));
+        assert_eq!((decided.decision, decided.text.as_deref()), (Decision::Respond, Some(output)));
+    }
+    for word in ["reject", "denied", "cancel"] {
+        for field in ["type", "decision"] {
+            let decided = decided(&format!(r#"{{"{field}":"{word}"}}"#)).expect(word);
+            assert!(matches!(decided.decision, Decision::Reject | Decision::Cancel), "{field} {word}");
+        }
+    }
+    assert!(matches!(decided(r#"{"type":"accept"}"#), Err(AnswerError::NotOffered(Decision::Accept, _))));
+}
+
+#[test]
 fn an_edit_that_is_not_offered_is_refused_and_never_becomes_an_accept() {
     let item = item(PendingKind::Approval);
     let offered = offer(&item, NATIVE_DECISIONS);
