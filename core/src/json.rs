@@ -103,6 +103,13 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
+/// True for `{}` and `[]`, however they are written.
+#[must_use]
+pub fn is_empty_value(json: &str) -> bool {
+    let inner = |open, close| json.trim().strip_prefix(open)?.strip_suffix(close);
+    inner('{', '}').or_else(|| inner('[', ']')).is_some_and(|inner| inner.trim().is_empty())
+}
+
 /// True if two texts are the same JSON value, however they are written: the order of fields and the forms of numbers do
 /// not count, and nothing at all is an empty object, as in arguments of calls. Texts that are no JSON are compared as
 /// they are.
@@ -313,6 +320,16 @@ mod tests {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(Json::parse(&nested(128)).is_some());
         assert!(Json::parse(&nested(129)).is_none() && Json::parse(&nested(100_000)).is_none());
+    }
+
+    #[test]
+    fn an_empty_value_has_no_members() {
+        for empty in ["{}", "[]", "{ }", "[\n\t]", " {} "] {
+            assert!(is_empty_value(empty), "{empty:?}");
+        }
+        for other in ["", " ", "{", "[}", "{]", "null", "\"\"", "[[]]", r#"{"":{}}"#, "[ 0 ]"] {
+            assert!(!is_empty_value(other), "{other:?}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::answer::schema::{SchemaMismatch, fits};
 use crate::answer::text;
 use crate::answer::{AnswerBody, NOT_TAKEN, UNDECIDED, decision_word};
 use crate::fault::{Fault, FaultKind};
-use crate::json::{Extra, Json};
+use crate::json::{Extra, Json, is_empty_value};
 use crate::pending::{Decision, Pending, PendingKind};
 
 /// A decision on an item, validated against it.
@@ -343,7 +343,7 @@ fn parse_json(item: &Pending, json: &Json, offered: &[Decision]) -> Result<Parse
         parsed.payload = Some(json.clone());
         return Ok(parsed);
     }
-    let empty = json.is_null() || (item.response_schema.is_none() && matches!(json.text(), "{}" | "[]"));
+    let empty = json.is_null() || (item.response_schema.is_none() && is_empty_value(json.text()));
     if !accepts_any_value(item, offered) || empty {
         return Err(AnswerError::Unclear(offered.to_vec()));
     }

@@ -3,6 +3,7 @@
 use interlingua_core::agent_event::{AgentEvent, Awaits, CallPart, ContentValue};
 use interlingua_core::answer::{ALL_DECISIONS, PLAIN_DECISIONS, offer};
 use interlingua_core::connector::EventSink;
+use interlingua_core::json::is_empty_value;
 use interlingua_core::model::{MessageType, Role};
 use interlingua_core::pending::Pending;
 use interlingua_core::{Extra, Fault, Json};
@@ -146,7 +147,7 @@ impl ItemReader {
             fields.set("kind", Json::from_serialize(kind));
         }
         let kind = fields.get("kind").map(text_of);
-        let own_list = fields.get("decisions").filter(|list| !list.is_null() && list.text() != "[]").cloned();
+        let own_list = fields.get("decisions").filter(|list| !list.is_null() && !is_empty_value(list.text())).cloned();
         if own_list.is_none() && !matches!(kind.as_deref(), Some("input" | "auth")) {
             // Any other decision is for an agent that says that it understands it.
             fields.set("decisions", Json::from_serialize(PLAIN_DECISIONS));

@@ -12,6 +12,7 @@ use interlingua_core::agent_event::{
     AgentEvent, CallPart, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent,
 };
 use interlingua_core::connector::EventSink;
+use interlingua_core::json::is_empty_value;
 use interlingua_core::model::{MessageType, Role, ToolOutput};
 use interlingua_core::{End, Fault, Json};
 use serde::Serialize;
@@ -291,7 +292,7 @@ fn metadata(end: OutputEnd<'_>) -> Option<JsonRef<'static>> {
         metadata: Option<&'a RawValue>,
     }
     let state = Some(end.state).filter(|state| !matches!(*state, "" | "success" | "running"));
-    let metadata = end.metadata.filter(|metadata| metadata.get().starts_with('{') && metadata.get() != "{}");
+    let metadata = end.metadata.filter(|metadata| metadata.get().starts_with('{') && !is_empty_value(metadata.get()));
     (state.is_some() || metadata.is_some())
         .then(|| JsonRef::Owned(Json::from_serialize(&Outer { agentscope: Inner { state, metadata } })))
 }

@@ -1,6 +1,7 @@
 //! Parses the parts of a message into contents of the canonical model (docs/protocols/responses.md#input-items).
 
 use interlingua_adapter_kit::openai_error::missing;
+use interlingua_core::json::is_empty_value;
 use interlingua_core::model::{Body, Content, File};
 use interlingua_core::tree::fields::{quoted_list, text, truncate};
 use interlingua_core::tree::{Kind, Node, Object};
@@ -26,7 +27,7 @@ fn parse_part(node: &Node<'_>, options: &Options) -> Result<Content, Fault> {
         "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" => {
             let mut content = Content::text(required("text")?);
             // The agent's own annotations are returned to it unchanged.
-            if let Some(annotations) = object.get("annotations").filter(|list| list.text() != "[]") {
+            if let Some(annotations) = object.get("annotations").filter(|list| !is_empty_value(list.text())) {
                 content.extra.push("annotations", annotations.to_json());
             }
             Ok(content)

@@ -166,6 +166,17 @@ fn an_output_of_a_tool_decides_only_with_a_decision_word() {
 }
 
 #[test]
+fn an_empty_value_is_no_answer_however_it_is_written() {
+    for empty in ["{ }", "[\n]", "{\t}"] {
+        for given in [AnswerBody::Payload(json(empty)), AnswerBody::Text(empty.to_owned())] {
+            let item = item(PendingKind::Input);
+            let decided = decide(&item, &given, &offer(&item, ALL_DECISIONS));
+            assert!(matches!(decided, Err(AnswerError::Unclear(_))), "{given:?}: {decided:?}");
+        }
+    }
+}
+
+#[test]
 fn an_edit_that_is_not_offered_is_refused_and_never_becomes_an_accept() {
     let item = item(PendingKind::Approval);
     let offered = offer(&item, NATIVE_DECISIONS);
