@@ -153,7 +153,9 @@ impl MessagesRequest {
         let is_continued = matches!(thread, Some(ThreadParam::Continue(_)));
         let node = object.get("messages").ok_or_else(|| missing("messages"))?;
         let conversation = messages::parse(&node, options, &mut tools, is_continued)?;
-        if options.prefill == Prefill::Refuse && conversation.last.is_some() && conversation.input.is_empty() {
+        // A result of a call that is not in the messages is no input, but an answer to what the session waits for.
+        let has_new = !conversation.input.is_empty() || !conversation.orphans.is_empty();
+        if options.prefill == Prefill::Refuse && conversation.last.is_some() && !has_new {
             return Err(node.invalid("the last message must be one of the user"));
         }
         tools.apply(object, options, is_continued, &mut echo, &mut request)?;

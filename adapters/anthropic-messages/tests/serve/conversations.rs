@@ -166,6 +166,17 @@ fn only_a_plain_text_answers_a_question_in_text() {
 }
 
 #[test]
+fn a_result_without_its_call_is_no_prefill() {
+    let result =
+        json!({ "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "call_9", "content": "18 C" }] });
+    let messages = json!([user("a"), assistant(json!("I look.")), result]);
+    let sent = route(r#"{"prefill":"refuse"}"#).create(&body(messages, json!({})));
+    let call = sent.run_call();
+    assert_eq!((call.answers.len(), call.request.input.len()), (1, 0));
+    assert_eq!(call.answers[0].id, "call_9");
+}
+
+#[test]
 fn a_result_without_its_call_answers_the_open_item() {
     let result =
         json!({ "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "call_9", "content": "18 C" }] });
