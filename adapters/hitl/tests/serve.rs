@@ -43,6 +43,22 @@ fn a_response_has_the_full_conversation() {
 }
 
 #[test]
+fn the_output_of_a_failed_tool_has_the_status_error() {
+    let mut gateway = Gateway::new("{}");
+    gateway.agent_sends(vec![
+        data_message("c1", "plugin_call", r#"{"call_id":"k1","name":"weather","arguments":"{}"}"#),
+        data_message("c2", "plugin_call", r#"{"call_id":"k2","name":"clock","arguments":"{}"}"#),
+        data_message("o1", "plugin_call_output", r#"{"call_id":"k1","output":"no such city","is_error":true}"#),
+        data_message("o2", "plugin_call_output", r#"{"call_id":"k2","output":"noon"}"#),
+    ]);
+    let response = gateway.post("/agent/invoke", &invoke("ada", "the weather and the time"));
+    let messages = response.body["result"]["messages"].as_array().expect("messages").iter();
+    let outputs = messages.filter(|message| message["type"] == "tool");
+    let states: Vec<_> = outputs.map(|output| (output["content"].as_str(), output["status"].as_str())).collect();
+    assert_eq!(states, [(Some("no such city"), Some("error")), (Some("noon"), Some("success"))]);
+}
+
+#[test]
 fn options_limit_the_response_to_the_turn_and_omit_reasoning() {
     let mut gateway = Gateway::new(r#"{"result":"turn","reasoning":"drop"}"#);
     for _ in 0..2 {

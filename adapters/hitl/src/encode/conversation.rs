@@ -49,7 +49,12 @@ impl ConversationBuilder {
                 }
             }
             kind if kind.is_call() => message.calls().for_each(|call| self.add_call(call, id)),
-            kind if kind.is_output() => message.outputs().for_each(|output| self.add_output(output, id)),
+            kind if kind.is_output() => {
+                message
+                    .outputs()
+                    .zip(message.failures())
+                    .for_each(|(output, failed)| self.add_output(output, failed, id));
+            }
             _ => {}
         }
     }
@@ -114,10 +119,11 @@ impl ConversationBuilder {
         }
     }
 
-    fn add_output(&mut self, output: model::ToolOutput, id: Option<&str>) {
+    fn add_output(&mut self, output: model::ToolOutput, failed: bool, id: Option<&str>) {
         let message = self.push("tool", output.output, id);
         message.name = output.name;
-        message.tool = Some(wire::Tool { tool_call_id: output.call_id, artifact: None, status: "success" });
+        let status = if failed { "error" } else { "success" };
+        message.tool = Some(wire::Tool { tool_call_id: output.call_id, artifact: None, status });
     }
 }
 
