@@ -171,6 +171,62 @@ async fn a_question_of_an_agent_of_this_protocol_and_its_answer_pass_unchanged()
 }
 
 #[tokio::test]
+async fn a_result_of_one_of_two_calls_is_answered_with_the_other_call() {
+    let upstream = Upstream::with_handler(|request| {
+        let body = request.json();
+        let mut frames = vec![json!({ "type": "RUN_STARTED", "threadId": body["threadId"], "runId": body["runId"] })];
+        let mut end = json!({ "type": "RUN_FINISHED", "threadId": body["threadId"], "runId": body["runId"] });
+        let messages = body["messages"].as_array().expect("a list");
+        if !messages.iter().any(|message| message["role"] == "tool") {
+            for id in ["c1", "c2"] {
+                frames.push(json!({ "type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": "look" }));
+                frames.push(json!({ "type": "TOOL_CALL_END", "toolCallId": id }));
+            }
+            end["outcome"] = json!({ "type": "success", "pendingToolCallIds": ["c1", "c2"] });
+        }
+        frames.push(end);
+        Reply::frames(frames.iter().map(Value::to_string))
+    });
+    let gateway = Gateway::start(&format!("{}{ROUTE}", agent(&upstream))).await;
+    let send = async |run_id: &str, results: &[&str], is_v1: bool| {
+        let calls = ["c1", "c2"]
+            .map(|id| json!({ "id": id, "type": "function", "function": { "name": "look", "arguments": "{}" } }));
+        let mut messages = vec![user("u1", "hi")];
+        if !results.is_empty() {
+            messages.push(json!({ "id": "a1", "role": "assistant", "toolCalls": calls }));
+        }
+        messages.extend(results.iter().map(
+            |id| json!({ "id": format!("{id}_result"), "role": "tool", "toolCallId": id, "content": format!("saw {id}") }),
+        ));
+        let mut body = input("t", run_id, json!(messages));
+        body["tools"] = json!([{ "name": "look", "description": "", "parameters": { "type": "object" } }]);
+        if !is_v1 {
+            body.as_object_mut().expect("an object").remove("protocolVersion");
+        }
+        run(&gateway, &body).await.pop().expect("an end")
+    };
+
+    let asked = send("r1", &[], true).await;
+    assert_eq!(asked["outcome"]["pendingToolCallIds"], json!(["c1", "c2"]), "{asked}");
+    for run_id in ["r2", "r3"] {
+        let left = send(run_id, &["c1"], true).await;
+        assert_eq!((&left["type"], &left["runId"]), (&json!("RUN_FINISHED"), &json!(run_id)), "{left}");
+        assert_eq!(left["outcome"], json!({ "type": "success", "pendingToolCallIds": ["c2"] }));
+    }
+    let left = send("r4", &["c1"], false).await;
+    assert_eq!((&left["type"], &left["outcome"]), (&json!("RUN_FINISHED"), &Value::Null), "{left}");
+    assert_eq!(upstream.requests().len(), 1, "the agent waits for both");
+
+    let end = send("r5", &["c2"], true).await;
+    assert_eq!((&end["type"], &end["outcome"]), (&json!("RUN_FINISHED"), &Value::Null), "{end}");
+    let requests = upstream.requests();
+    assert_eq!(requests.len(), 2);
+    for result in ["saw c1", "saw c2"] {
+        assert!(requests[1].json().to_string().contains(result), "{}", requests[1].json());
+    }
+}
+
+#[tokio::test]
 async fn an_interrupt_is_answered_once() {
     let gateway = Gateway::start(&format!("{DEMO}{ROUTE}")).await;
     let asked = run(&gateway, &input("t", "r1", json!([user("u1", "approval")]))).await;

@@ -122,12 +122,14 @@ impl StartRun {
     fn write_pending(&mut self, view: &RunView<'_>, out: &mut Out) {
         self.encoder.writer.head(&mut out.head);
         out.status(200);
-        if !self.is_repeated {
+        let pending = if view.pending.is_empty() { view.run().pending() } else { view.pending.to_vec() };
+        // With calls only, the request had results of some: they are kept, and the client still owes the others.
+        let has_interrupts = pending.iter().any(|item| item.kind != PendingKind::Tool);
+        if has_interrupts && !self.is_repeated {
             let message = "the thread waits for answers to its interrupts: name them in resume";
             self.encoder.start(out);
             return self.encoder.fail("INTERRUPT_PENDING", message, out);
         }
-        let pending = if view.pending.is_empty() { view.run().pending() } else { view.pending.to_vec() };
         self.encoder.repeat_interrupt(view.run(), &pending, out);
     }
 }
