@@ -3,6 +3,7 @@
 //! Not here: keep-alive times, CORS and what happens when a client leaves. They are settings of every route.
 
 use interlingua_core::duration::Ttl;
+use interlingua_core::model::MessageType;
 use interlingua_core::options::Switch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -121,6 +122,11 @@ pub enum Media {
 }
 
 impl Media {
+    /// The form of media in a message of this type. The results of the client's own tools stay as the client sent them.
+    pub(super) fn of_message(self, kind: &MessageType) -> Self {
+        if *kind == MessageType::FunctionCallOutput { Self::Custom } else { self }
+    }
+
     /// True if media are sent as custom events.
     pub(super) const fn has_custom(self) -> bool {
         matches!(self, Self::Both | Self::Custom)

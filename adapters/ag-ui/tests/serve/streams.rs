@@ -3,9 +3,9 @@
 use interlingua_core::agent_event::{
     AgentEvent, CallPart, ContentEvent, ContentUpdate, ContentValue, JsonRef, MessageEvent,
 };
-use interlingua_core::model::{MessageType, Role};
+use interlingua_core::model::{Body, Content, MessageType, Role};
 use interlingua_core::{End, Event, Json, Out, Record};
-use interlingua_core_testkit::{self as testkit, TestRun};
+use interlingua_core_testkit::{self as testkit, RunBuilder, TestRun};
 use serde_json::{Value, json};
 
 use super::support::{events, hello, info, kinds, record, started, stream, stream_of};
@@ -185,6 +185,42 @@ fn media_are_custom_events_and_links() {
     ] {
         let output = of(options);
         assert_eq!((output.contains(custom), output.contains(link)), (has_custom, has_link), "{options}: {output}");
+    }
+}
+
+/// A run whose tool answers with a text and a picture.
+fn run_with_pictured_result(url: &str) -> Record {
+    let mut run = RunBuilder::begin();
+    run.call(MessageType::PluginCall, "c1", "draw", &["{}"]);
+    let output = run.message(MessageType::PluginCallOutput);
+    run.json(output, r#"{"call_id":"c1","output":"drawn"}"#);
+    run.value(output, Content::new(Body::Image(Some(url.to_owned()))));
+    run.end(output);
+    run.finish(End::Completed)
+}
+
+#[test]
+fn the_option_media_applies_to_tool_results_and_their_snapshot() {
+    let record = run_with_pictured_result("https://a.example/p.png");
+    let link = json!("drawn\n\n![image](https://a.example/p.png)");
+    for version in [None, Some("1.0")] {
+        for (media, has_media) in [("both", true), ("custom", true), ("link", false), ("drop", false)] {
+            let options = format!(r#"{{"history":"gateway","media":"{media}"}}"#);
+            let output = stream_of(&record, &options, &hello(version));
+            let events = events(&output);
+            let of_type = |kind: &str| events.iter().find(|event| event["type"] == kind).expect("an event");
+            let content = &of_type("TOOL_CALL_RESULT")["content"];
+            let shown = of_type("MESSAGES_SNAPSHOT")["messages"].as_array().expect("a list");
+            let shown = shown.iter().find(|message| message["role"] == "tool").expect("a result");
+            assert_eq!(shown["content"], *content, "{options} {version:?}");
+            let has_custom = output.contains(r#""name":"content""#);
+            match (media, version) {
+                ("link", _) => assert_eq!(*content, link),
+                (_, Some(_)) if has_media => assert_eq!(content.as_array().expect("parts").len(), 2),
+                _ => assert_eq!(*content, "drawn"),
+            }
+            assert_eq!(has_custom, has_media && version.is_none(), "{options} {version:?}: {output}");
+        }
     }
 }
 

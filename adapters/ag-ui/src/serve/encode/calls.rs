@@ -10,6 +10,7 @@ use interlingua_core::run::{Message, Run, Slot};
 use interlingua_core::{Event as RunEvent, Extra, Json, Out, Step};
 
 use super::super::events::{Event, Origin, ResultContent};
+use super::super::options::Options;
 use super::super::thread::Labels;
 use super::super::writer::{Template, Writer};
 use super::contents;
@@ -153,7 +154,7 @@ impl Calls {
         &mut self,
         step: &Step<'_>,
         message: &Message,
-        is_unwrapped: bool,
+        options: &Options,
         scene: &mut Scene<'_>,
     ) {
         let has_output = |slots: &[Slot]| slots.iter().any(|slot| call_output::parse(slot).is_some());
@@ -161,12 +162,12 @@ impl Calls {
             RunEvent::ContentFinished { .. } => {
                 let Some((at, slot)) = step.slot().filter(|_| is_own(message)) else { return };
                 if call_output::parse(slot).is_some() {
-                    self.outputs(message, &message.slots[..=at], step.run, is_unwrapped, scene);
+                    self.outputs(message, &message.slots[..=at], step.run, options, scene);
                 }
             }
             RunEvent::MessageFinished { .. } => {
                 if !(is_own(message) && has_output(&message.slots)) {
-                    self.outputs(message, &message.slots, step.run, is_unwrapped, scene);
+                    self.outputs(message, &message.slots, step.run, options, scene);
                 }
                 self.seal_output(message, step.run, scene);
             }
@@ -188,17 +189,24 @@ impl Calls {
         }
     }
 
-    fn outputs(&mut self, message: &Message, slots: &[Slot], run: &Run, is_unwrapped: bool, scene: &mut Scene<'_>) {
+    fn outputs(&mut self, message: &Message, slots: &[Slot], run: &Run, options: &Options, scene: &mut Scene<'_>) {
         let id = scene.labels.known.shown_id(&message.id, run).into_owned();
         let outputs: Vec<(usize, ToolOutput)> =
             slots.iter().enumerate().filter_map(|(place, slot)| Some((place, call_output::parse(slot)?))).collect();
-        let parts: Vec<Json> = slots.iter().filter_map(contents::part).collect();
         let is_only = outputs.len() == 1;
+        let values = || slots.iter().filter_map(|slot| slot.value.as_ref());
+        let media = options.media.of_message(&message.announced);
+        let parts = contents::result_parts(values(), media);
         // Older clients have no place for parts in a result.
         let joins_parts = is_only && !parts.is_empty() && scene.labels.is_v1();
         for (place, mut output) in outputs {
-            if is_unwrapped && let Some(text) = call_output::text_of_blocks(&output.output) {
+            if options.unwrap_tool_output.0
+                && let Some(text) = call_output::text_of_blocks(&output.output)
+            {
                 output.output = text;
+            }
+            if is_only {
+                contents::add_result_links(&mut output.output, values(), media);
             }
             let name = output.name.as_deref().unwrap_or_default();
             let call = self.ledger.find(&output.call_id, name).or_else(|| {

@@ -2,13 +2,13 @@
 //! media with a URL also as a link in the text.
 
 use interlingua_adapter_kit::markdown;
-use interlingua_core::model::Body;
+use interlingua_core::model::{Body, Content};
 use interlingua_core::run::{Message, Run, Slot};
 use interlingua_core::{Extra, Json, Out};
 use serde_json::json;
 
 use super::super::events::Event;
-use super::super::options::Options;
+use super::super::options::{Media, Options};
 use super::super::thread::Labels;
 use super::super::writer::Writer;
 use crate::connect::media_part;
@@ -48,8 +48,27 @@ fn is_marked_as_state(message: &Message) -> bool {
     metadata.is_some_and(|metadata| metadata.get("state").and_then(Json::decode) == Some(true))
 }
 
+/// The media of a tool's result as parts: in a result, a part stands for the custom event.
+pub(super) fn result_parts<'c>(contents: impl Iterator<Item = &'c Content>, media: Media) -> Vec<Json> {
+    if media.has_custom() { contents.filter_map(media_part).collect() } else { Vec::new() }
+}
+
+/// Adds the media of a tool's only result to its text as links. Only where links are the only form: applications may
+/// parse the text.
+pub(super) fn add_result_links<'c>(text: &mut String, contents: impl Iterator<Item = &'c Content>, media: Media) {
+    if media.has_custom() || !media.has_links() {
+        return;
+    }
+    for link in contents.filter_map(|content| markdown::link(&content.body)) {
+        if !text.is_empty() {
+            text.push_str("\n\n");
+        }
+        text.push_str(&link);
+    }
+}
+
 /// A medium as a part. `None`: the content is no medium.
-pub(super) fn part(slot: &Slot) -> Option<Json> {
+fn part(slot: &Slot) -> Option<Json> {
     media_part(slot.value.as_ref()?)
 }
 

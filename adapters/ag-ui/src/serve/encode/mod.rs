@@ -125,12 +125,11 @@ impl Encoder {
             _ => return,
         }
 
-        let is_unwrapped = self.route.options.unwrap_tool_output.0;
-        let Self { writer, labels, texts, calls, .. } = self;
+        let Self { route, writer, labels, texts, calls, .. } = self;
         let mut scene = Scene { labels, texts, writer, out };
         match slot {
             _ if is_call => calls.encode_call(&step, &mut scene),
-            _ if message.announced.is_output() => calls.encode_output(&step, message, is_unwrapped, &mut scene),
+            _ if message.announced.is_output() => calls.encode_output(&step, message, &route.options, &mut scene),
             Some(_) => calls.encode_bare_call(&step, &mut scene),
             None if is_end => calls.seal(message, &mut scene),
             _ => {}

@@ -19,7 +19,7 @@ use serde_json::json;
 use super::super::options::{Options, ReasoningForm};
 use super::super::thread::Labels;
 use super::{contents, interrupts};
-use crate::connect::{media_part, user_parts};
+use crate::connect::user_parts;
 
 /// The messages of a thread, under the ids that its client knows: the client's and the agent's ids, and replacements
 /// for ids that the agent has used before.
@@ -236,8 +236,9 @@ impl<'o> Snapshot<'o> {
             .enumerate()
             .filter_map(|(place, content)| Some((place, call_output::in_data(content.as_data()?))))
             .collect();
-        let parts: Vec<Json> = message.content.iter().filter_map(media_part).collect();
         let is_only = outputs.len() == 1;
+        // Media beside several results belong to none of them.
+        let media = if is_only { message.content.as_slice() } else { &[] };
         for (place, output) in outputs {
             let name = output.name.as_deref().unwrap_or_default();
             let call = self.calls.find(&output.call_id, name).unwrap_or_else(|| {
@@ -249,7 +250,7 @@ impl<'o> Snapshot<'o> {
             }
 
             let id = if is_only { id.to_owned() } else { format!("{id}_{place}") };
-            let content = self.result(output.output, if is_only { &parts } else { &[] });
+            let content = self.result(&message.kind, output.output, media);
             let mut written =
                 MessageDraft::new(&id, "tool").with("toolCallId", Json::from_serialize(&self.calls.calls()[call].id));
             written = written.with("content", content);
@@ -268,14 +269,17 @@ impl<'o> Snapshot<'o> {
         metadata.get("encrypted_content").filter(|value| value.text().starts_with('"')).cloned()
     }
 
-    fn result(&self, output: String, parts: &[Json]) -> Json {
+    fn result(&self, kind: &MessageType, output: String, media: &[Content]) -> Json {
         let is_unwrapped = self.options.unwrap_tool_output.0;
-        let text = if is_unwrapped { call_output::text_of_blocks(&output).unwrap_or(output) } else { output };
+        let mut text = if is_unwrapped { call_output::text_of_blocks(&output).unwrap_or(output) } else { output };
+        let form = self.options.media.of_message(kind);
+        contents::add_result_links(&mut text, media.iter(), form);
+        let parts = contents::result_parts(media.iter(), form);
         // Older clients have no place for parts in a result.
         if parts.is_empty() || !self.is_v1 {
             return Json::from_serialize(&text);
         }
         let text = (!text.is_empty()).then(|| contents::text_part(&text));
-        Json::from_serialize(&text.into_iter().chain(parts.iter().cloned()).collect::<Vec<_>>())
+        Json::from_serialize(&text.into_iter().chain(parts).collect::<Vec<_>>())
     }
 }
