@@ -160,6 +160,21 @@ async fn a_tool_of_a_responses_client_goes_round() {
 }
 
 #[tokio::test]
+async fn a_server_gets_no_tools_of_the_session_if_none_may_be_called() {
+    let upstream = Upstream::always(text_reply(&["hi"]));
+    let gateway = gateway(&upstream).await;
+    let flat = json!([{ "type": "function", "name": "weather", "parameters": { "type": "object" } }]);
+    let mut body = json!({ "model": "chat", "input": "weather?", "tools": flat });
+    let first = gateway.post("/v1/responses", &body).await.json();
+    assert_eq!(upstream.requests()[0].json()["tools"], tools());
+
+    (body["previous_response_id"], body["tool_choice"]) = (first["id"].clone(), json!("none"));
+    assert_eq!(gateway.post("/v1/responses", &body).await.status, 200);
+    let sent = upstream.requests()[1].json();
+    assert_eq!((&sent["tools"], &sent["tool_choice"]), (&Value::Null, &Value::Null));
+}
+
+#[tokio::test]
 async fn a_refusal_is_answered_in_the_clients_protocol() {
     let error = json!({ "error": { "message": "8192 tokens at most", "code": "context_length_exceeded" } }).to_string();
     let json_type = [("content-type", "application/json")];

@@ -29,6 +29,9 @@ pub(crate) struct Echo {
 pub(crate) struct ThreadSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) system: Option<String>,
+    /// The tools that the agent did not get with this message, because it may call none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) withheld_tools: Option<Vec<Json>>,
 }
 
 /// The display of reasoning.
@@ -68,7 +71,10 @@ mod tests {
 
     #[test]
     fn an_echo_survives_the_labels() {
-        let thread = Some(ThreadSettings { system: Some("be brief".into()) });
+        let thread = Some(ThreadSettings {
+            system: Some("be brief".into()),
+            withheld_tools: Some(vec![Json::from_serialize("tool")]),
+        });
         let echo = Echo {
             model: "m".into(),
             functions: ["f".into()].into(),

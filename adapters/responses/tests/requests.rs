@@ -82,7 +82,10 @@ fn every_item_reaches_the_agent() {
 #[test]
 fn tools_are_not_sent_if_none_may_be_called() {
     let body = json!({"model": "demo", "tools": [{"type": "function", "name": "f"}], "tool_choice": "none"});
-    assert!(agent_request("{}", &body).get("tools").is_none());
+    // An empty list takes back the tools that the session keeps.
+    let none = agent_request("{}", &body);
+    assert_eq!((&none["tools"], none.get("tool_choice")), (&json!([]), None));
+    assert!(agent_request(r#"{"client_tools":"ignore"}"#, &body).get("tools").is_none());
     let ignored = agent_request(
         r#"{"client_tools":"ignore"}"#,
         &json!({"model": "demo", "tools": [{"type": "function", "name": "f"}]}),

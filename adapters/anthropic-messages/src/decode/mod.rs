@@ -146,7 +146,7 @@ impl MessagesRequest {
         let instructions: Vec<Message> = output(object, options, &mut request)?.into_iter().collect();
         let thread = thread(object, options)?;
         if thread.is_some() {
-            echo.thread = Some(ThreadSettings { system: system.clone() });
+            echo.thread = Some(ThreadSettings { system: system.clone(), withheld_tools: None });
         }
 
         let mut tools = tools::Tools::parse(object, options)?;

@@ -147,7 +147,7 @@ impl Tools {
             parse_choice(&node, |name| is_continued || echo.declares(name))
         });
         let choice = choice.transpose()?.unwrap_or_default();
-        if choice.is_none || options.client_tools != ClientTools::Forward {
+        if options.client_tools != ClientTools::Forward {
             return Ok(());
         }
 
@@ -157,6 +157,14 @@ impl Tools {
             .filter(|function| !asker.is_own(&function.name))
             .map(|function| function.tool)
             .collect();
+        if choice.is_none {
+            // The agent is offered no tools, not even those that its session keeps.
+            request.tools = Some(Vec::new());
+            if let Some(thread) = echo.thread.as_mut().filter(|_| !tools.is_empty()) {
+                thread.withheld_tools = Some(tools);
+            }
+            return Ok(());
+        }
         if !tools.is_empty() {
             request.tools = Some(tools);
         }

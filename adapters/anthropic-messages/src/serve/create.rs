@@ -115,15 +115,21 @@ impl Create {
         let previous = view.run();
         let id = previous.id.to_prefixed(MESSAGE_PREFIX);
         let before = Echo::from_labels(&view.info.labels, &previous.agent);
-        let Some(thread) = before.thread.filter(|_| previous.agent == self.agent && previous.end.is_some()) else {
+        let Some(mut thread) = before.thread.filter(|_| previous.agent == self.agent && previous.end.is_some()) else {
             return Err(thread_not_found(&id));
         };
 
         if request.system.is_none() {
             request.system.clone_from(&thread.system);
         }
-        if request.request.tools.is_none() && request.echo.functions.is_empty() {
-            request.request.tools.clone_from(&view.info.request.tools);
+        let kept = thread.withheld_tools.take().or_else(|| view.info.request.tools.clone());
+        thread.withheld_tools = request.echo.thread.take().and_then(|own| own.withheld_tools);
+        if request.echo.functions.is_empty() {
+            // A message that may call no tool leaves the tools to the next one.
+            match &request.request.tools {
+                None => request.request.tools = kept,
+                Some(_) => thread.withheld_tools = kept,
+            }
             request.echo.functions = before.functions;
             request.echo.hosted_tools = before.hosted_tools;
         }

@@ -229,6 +229,39 @@ fn a_thread_keeps_its_tools_and_instructions() {
 }
 
 #[test]
+fn a_message_of_a_thread_that_may_call_no_tool_leaves_the_tools_to_the_next_one() {
+    let first = json!({
+        "thread": { "type": "create" }, "tools": [{ "name": "f", "input_schema": { "type": "object" } }],
+    });
+    let begun = || answered(first.clone(), |run| run.say(MessageType::Message, &["x"])).0;
+    let tools_of = |call: &RunCall| call.request.tools.as_ref().map(Vec::len);
+    let id = begun().record.run().id.to_prefixed("msg_");
+    let thread = json!({ "thread": { "type": "continue", "previous_message_id": id } });
+    let mut without = thread.clone();
+    without["tool_choice"] = json!({ "type": "none" });
+    let goes_on = |before: &AnsweredRun, more: &Value| {
+        continued(&mut route("{}").create(&body(json!([user("b")]), more.clone())), before).expect("it goes on")
+    };
+
+    let mut before = begun();
+    before.info.request = route("{}").create(&body(json!([user("a")]), first.clone())).run_call().request.clone();
+    for _ in 0..2 {
+        let call = goes_on(&before, &without);
+        assert_eq!(tools_of(&call), Some(0));
+        before = begun();
+        (before.info.request, before.info.labels) = (call.request, call.labels);
+    }
+    assert_eq!(tools_of(&goes_on(&before, &thread)), Some(1));
+
+    // The same for a thread that begins so.
+    let mut none = first;
+    none["tool_choice"] = json!({ "type": "none" });
+    let (mut before, _) = answered(none.clone(), |run| run.say(MessageType::Message, &["x"]));
+    before.info.request = route("{}").create(&body(json!([user("a")]), none)).run_call().request.clone();
+    assert_eq!(tools_of(&goes_on(&before, &thread)), Some(1));
+}
+
+#[test]
 fn a_question_of_a_thread_is_answered_in_text() {
     let (run, _) = answered(json!({ "thread": { "type": "create" } }), |run| {
         run.data(MessageType::McpApprovalRequest, r#"{"id":"appr_1","name":"send","arguments":"{}"}"#);

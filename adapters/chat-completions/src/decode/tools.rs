@@ -47,9 +47,12 @@ pub(super) fn parse(
         (None, None) => None,
     };
 
-    // With `none` the agent must not call a tool, so it is not offered any.
-    let none = chosen.as_ref().is_some_and(|chosen| chosen == "none");
-    if none || options.client_tools == ClientTools::Ignore {
+    if options.client_tools == ClientTools::Ignore {
+        return Ok(());
+    }
+    // With `none` the agent must not call a tool, so it is not offered any, not even those that its session keeps.
+    if chosen.as_ref().is_some_and(|chosen| chosen == "none") {
+        request.tools = Some(Vec::new());
         return Ok(());
     }
     if !tools.is_empty() {

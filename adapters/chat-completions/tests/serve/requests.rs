@@ -91,7 +91,12 @@ fn tools_are_not_sent_if_none_may_be_called() {
     let tools = json!([{"type": "function", "function": {"name": "f"}}]);
     let request =
         |options: &str, choice: &str| agent_request(options, &hello(json!({ "tools": tools, "tool_choice": choice })));
-    assert!(request("{}", "none").get("tools").is_none() && request("{}", "auto")["tools"].is_array());
+    // An empty list takes back the tools that the session keeps.
+    let none = request("{}", "none");
+    assert_eq!((&none["tools"], none.get("tool_choice")), (&json!([]), None));
+    assert_eq!(request("{}", "auto")["tools"].as_array().map(Vec::len), Some(1));
+    assert_eq!(agent_request("{}", &hello(json!({ "function_call": "none" })))["tools"], json!([]));
+    assert!(request(r#"{"client_tools":"ignore"}"#, "none").get("tools").is_none());
     assert!(request(r#"{"client_tools":"ignore"}"#, "auto").get("tools").is_none());
     let deprecated =
         agent_request("{}", &hello(json!({ "functions": [{"name": "f"}], "function_call": {"name": "f"} })));

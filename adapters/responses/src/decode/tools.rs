@@ -27,15 +27,19 @@ pub(super) fn parse(
     let declared = echo.declared();
     let choice = object.get("tool_choice").map(|node| parse_tool_choice(&node, &declared)).transpose()?;
 
-    // With `none` the agent must not call a tool, so it is not offered any.
     let none = choice.as_ref().is_some_and(|choice| choice.text() == "\"none\"");
-    if !none && options.client_tools == ClientTools::Forward {
-        let tools = agent_tools(&echo.tools, &declared);
-        if !tools.is_empty() {
-            request.tools = Some(tools);
-        }
-        if let Some(choice) = &choice {
-            request.extra.set("tool_choice", choice.clone());
+    if options.client_tools == ClientTools::Forward {
+        if none {
+            // The agent must not call a tool, so it is not offered any, not even those that its session keeps.
+            request.tools = Some(Vec::new());
+        } else {
+            let tools = agent_tools(&echo.tools, &declared);
+            if !tools.is_empty() {
+                request.tools = Some(tools);
+            }
+            if let Some(choice) = &choice {
+                request.extra.set("tool_choice", choice.clone());
+            }
         }
     }
     echo.tool_choice = choice;
