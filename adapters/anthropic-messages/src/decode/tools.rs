@@ -144,7 +144,7 @@ impl Tools {
         echo.functions = functions.iter().map(|function| function.name.clone()).collect();
         let choice = object.get("tool_choice").map(|node| {
             // The tools of a thread are known only later.
-            parse_choice(&node, |name| is_continued || echo.declares(name))
+            parse_choice(&node, options, |name| is_continued || echo.declares(name))
         });
         let choice = choice.transpose()?.unwrap_or_default();
         if options.client_tools != ClientTools::Forward {
@@ -208,7 +208,7 @@ struct Choice {
     is_one_by_one: bool,
 }
 
-fn parse_choice(node: &Node<'_>, declares: impl Fn(&str) -> bool) -> Result<Choice, Fault> {
+fn parse_choice(node: &Node<'_>, options: &Options, declares: impl Fn(&str) -> bool) -> Result<Choice, Fault> {
     let object = node.object()?;
     let is_one_by_one = object.boolean("disable_parallel_tool_use")?.unwrap_or(false);
     let kind = choice(&object, "type", &["auto", "any", "none", "tool"])?;
@@ -219,6 +219,10 @@ fn parse_choice(node: &Node<'_>, declares: impl Fn(&str) -> bool) -> Result<Choi
             let name = text(&object, "name")?.ok_or_else(|| missing(object.path_of("name")))?;
             if !declares(&name) {
                 let message = format!("no tool is called '{}'", truncate(&name));
+                return Err(Fault::invalid(object.path_of("name"), message));
+            }
+            if options.asker().is_own(&name) {
+                let message = format!("'{}' is a function of the gateway, which agents cannot call", truncate(&name));
                 return Err(Fault::invalid(object.path_of("name"), message));
             }
             Some(Json::from_serialize(&json!({ "type": "function", "name": name })))

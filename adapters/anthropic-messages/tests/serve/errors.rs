@@ -86,6 +86,17 @@ fn settings_of_a_wrong_type_or_out_of_range() {
 }
 
 #[test]
+fn a_choice_of_a_function_that_only_the_gateway_has_is_refused() {
+    let body = r#"{"model":"demo","messages":[{"role":"user","content":"x"}],
+        "tools":[{"name":"request_approval","input_schema":{}}],"tool_choice":{"type":"tool","name":"request_approval"}}"#;
+    let reply = replies("{}", &[body.to_owned()]);
+    assert!(reply.contains("400") && reply.contains("is a function of the gateway"), "{reply}");
+    // As text, the agent has it like every other function.
+    let reply = replies(r#"{"approvals":"text"}"#, &[body.to_owned()]);
+    assert!(reply.contains("accepted"), "{reply}");
+}
+
+#[test]
 fn two_tools_of_one_name_are_refused() {
     let tool = r#"{"name":"f","input_schema":{}}"#;
     let body = format!(r#"{{"model":"demo","messages":[{{"role":"user","content":"x"}}],"tools":[{tool},{tool}]}}"#);

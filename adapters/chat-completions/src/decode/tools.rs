@@ -42,8 +42,8 @@ pub(super) fn parse(
     }
 
     let chosen = match (object.get("tool_choice"), object.get("function_call")) {
-        (Some(node), _) => Some(tool_choice(&node, echo)?),
-        (None, Some(node)) => Some(function_choice(&node, echo)?),
+        (Some(node), _) => Some(tool_choice(&node, options, echo)?),
+        (None, Some(node)) => Some(function_choice(&node, options, echo)?),
         (None, None) => None,
     };
 
@@ -128,9 +128,14 @@ fn parse_function(
     let custom = kind == "custom";
     let tool =
         if custom { client_tool::free_text_function(&name, &fields) } else { client_tool::function(&name, &fields) };
-    let is_own = options.asker(options.approvals).is_own(&name);
+    let is_own = is_own(&name, options);
     echo.tools.push(Tool { name, custom });
     Ok((!is_own).then_some(tool))
+}
+
+/// True for a function by which the gateway asks. The agent does not have it.
+fn is_own(name: &str, options: &Options) -> bool {
+    options.asker(options.approvals).is_own(name)
 }
 
 /// The words that are no name of a tool.
@@ -140,6 +145,16 @@ fn declared(object: &Object<'_>, echo: &Echo) -> Result<String, Fault> {
     let name = text(object, "name")?.ok_or_else(|| missing(object.path_of("name")))?;
     if echo.tool(&name).is_none() {
         let message = format!("tool choice '{}' not found in 'tools'", truncate(&name));
+        return Err(Fault::invalid(object.path_of("name"), message));
+    }
+    Ok(name)
+}
+
+/// A declared tool that the agent has.
+fn declared_to_agent(object: &Object<'_>, options: &Options, echo: &Echo) -> Result<String, Fault> {
+    let name = declared(object, echo)?;
+    if is_own(&name, options) {
+        let message = format!("'{}' is a function of the gateway, which agents cannot call", truncate(&name));
         return Err(Fault::invalid(object.path_of("name"), message));
     }
     Ok(name)
@@ -155,25 +170,22 @@ fn word(node: &Node<'_>, words: &[&str]) -> Result<Value, Fault> {
 }
 
 /// Validates `tool_choice`, and flattens it.
-fn tool_choice(node: &Node<'_>, echo: &Echo) -> Result<Value, Fault> {
+fn tool_choice(node: &Node<'_>, options: &Options, echo: &Echo) -> Result<Value, Fault> {
     match node.kind() {
         Kind::String => word(node, &CHOICES),
         Kind::Object => {
             let object = node.object()?;
             let kind = object.string("type")?.ok_or_else(|| missing(object.path_of("type")))?;
             match kind.as_ref() {
-                "function" | "custom" => named(&object, &kind, echo),
+                "function" | "custom" => {
+                    let nested = nested(&object, &kind)?;
+                    let name = declared_to_agent(nested.as_ref().unwrap_or(&object), options, echo)?;
+                    Ok(json!({ "type": kind, "name": name }))
+                }
                 "allowed_tools" => {
                     let nested = object.get("allowed_tools").map(|node| node.object()).transpose()?.unwrap_or(object);
-                    let mode = choice(&nested, "mode", &["auto", "required"])?;
-                    let mut tools = Vec::new();
-                    for tool in nested.required("tools")?.array()? {
-                        let tool = tool.object()?;
-                        let kind = text(&tool, "type")?.unwrap_or_else(|| "function".to_owned());
-                        tools.push(named(&tool, &kind, echo)?);
-                    }
-                    let mode = mode.unwrap_or_else(|| "auto".to_owned());
-                    Ok(json!({ "type": "allowed_tools", "mode": mode, "tools": tools }))
+                    let mode = choice(&nested, "mode", &["auto", "required"])?.unwrap_or_else(|| "auto".to_owned());
+                    allowed_tools(&nested, &mode, options, echo)
                 }
                 other => {
                     let known = quoted_list(&["function", "custom", "allowed_tools"]);
@@ -186,17 +198,37 @@ fn tool_choice(node: &Node<'_>, echo: &Echo) -> Result<Value, Fault> {
     }
 }
 
-fn named(object: &Object<'_>, kind: &str, echo: &Echo) -> Result<Value, Fault> {
-    let nested = object.get(kind).map(|node| node.object()).transpose()?;
-    let name = declared(nested.as_ref().unwrap_or(object), echo)?;
-    Ok(json!({ "type": kind, "name": name }))
+/// The choice among some tools, without the functions of the gateway: it asks by them whatever the choice is.
+fn allowed_tools(object: &Object<'_>, mode: &str, options: &Options, echo: &Echo) -> Result<Value, Fault> {
+    let node = object.required("tools")?;
+    let (mut tools, mut has_own) = (Vec::new(), false);
+    for tool in node.array()? {
+        let tool = tool.object()?;
+        let kind = text(&tool, "type")?.unwrap_or_else(|| "function".to_owned());
+        let name = declared(nested(&tool, &kind)?.as_ref().unwrap_or(&tool), echo)?;
+        if is_own(&name, options) {
+            has_own = true;
+        } else {
+            tools.push(json!({ "type": kind, "name": name }));
+        }
+    }
+    match (has_own && tools.is_empty(), mode) {
+        (false, _) => Ok(json!({ "type": "allowed_tools", "mode": mode, "tools": tools })),
+        (true, "auto") => Ok(json!("none")),
+        (true, _) => Err(node.invalid("names only functions of the gateway, which agents cannot call")),
+    }
+}
+
+/// The inner object of a tool. `None`: the tool has the flat form.
+fn nested<'a>(object: &Object<'a>, kind: &str) -> Result<Option<Object<'a>>, Fault> {
+    object.get(kind).map(|node| node.object()).transpose()
 }
 
 /// The deprecated form of `tool_choice`.
-fn function_choice(node: &Node<'_>, echo: &Echo) -> Result<Value, Fault> {
+fn function_choice(node: &Node<'_>, options: &Options, echo: &Echo) -> Result<Value, Fault> {
     match node.kind() {
         Kind::String => word(node, &CHOICES[..2]),
-        _ => Ok(json!({ "type": "function", "name": declared(&node.object()?, echo)? })),
+        _ => Ok(json!({ "type": "function", "name": declared_to_agent(&node.object()?, options, echo)? })),
     }
 }
 

@@ -85,6 +85,21 @@ fn settings_of_a_wrong_type_or_out_of_range() {
 }
 
 #[test]
+fn a_choice_of_a_function_that_only_the_gateway_has_is_refused() {
+    let tools = r#""tools":[{"type":"function","function":{"name":"request_approval"}},{"type":"function","function":{"name":"f"}}]"#;
+    let choices = [
+        r#""tool_choice":{"type":"function","function":{"name":"request_approval"}}"#,
+        r#""tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"request_approval"}}]}}"#,
+        r#""functions":[{"name":"request_approval"}],"function_call":{"name":"request_approval"}"#,
+    ];
+    let bodies = choices.map(|choice| format!("{tools},{choice}"));
+    let bodies = with_fields(&bodies.each_ref().map(String::as_str));
+    insta::assert_snapshot!(replies("{}", &bodies));
+    // As text, the agent has it like every other function.
+    assert!(replies(r#"{"approvals":"text"}"#, &bodies).lines().skip(1).step_by(2).all(|reply| reply == "  accepted"));
+}
+
+#[test]
 fn messages_are_named_by_their_path() {
     let call =
         r#"{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}"#;

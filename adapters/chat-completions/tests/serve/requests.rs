@@ -105,6 +105,22 @@ fn tools_are_not_sent_if_none_may_be_called() {
 }
 
 #[test]
+fn functions_of_the_gateway_are_left_out_of_allowed_tools() {
+    let named = |name: &str| json!({ "type": "function", "function": { "name": name } });
+    let request = |allowed: &[&str]| {
+        let allowed: Vec<Value> = allowed.iter().map(|name| named(name)).collect();
+        let choice = json!({ "type": "allowed_tools", "allowed_tools": { "mode": "auto", "tools": allowed } });
+        let tools = json!([named("f"), named("request_approval")]);
+        agent_request("{}", &hello(json!({ "tools": tools, "tool_choice": choice })))
+    };
+    let both = request(&["request_approval", "f"]);
+    assert_eq!(both["tool_choice"]["tools"], json!([{ "type": "function", "name": "f" }]));
+    // The agent may call none of its own.
+    let own = request(&["request_approval"]);
+    assert_eq!((&own["tools"], own.get("tool_choice")), (&json!([]), None));
+}
+
+#[test]
 fn options_change_the_request_to_the_agent() {
     let wanted = hello(json!({ "response_format": {"type": "json_object"}, "top_k": 5 }));
     let instructed = agent_request(r#"{"structured_output":"instruct"}"#, &wanted);
