@@ -26,6 +26,11 @@ fn fate(found: &FoundContent<'_>, echo: &Echo, options: &Options) -> ContentChan
         K::AgentCall | K::AgentOutput if options.tool_items == ToolItems::Hide => {
             Some((Change::Lost, "clients would run the agent's calls: hidden by the route's option tool_items"))
         }
+        K::AgentCall | K::AgentOutput
+            if options.tool_items == ToolItems::Reasoning && options.reasoning == Reasoning::Hide =>
+        {
+            Some((Change::Lost, "hidden with the reasoning by the route's option reasoning"))
+        }
         K::AgentCall | K::AgentOutput => Some((Change::Changed, "shown as a line of text")),
         K::Approval | K::Question | K::Schema | K::Login if echo.approvals == ApprovalForm::Refuse => {
             Some((Change::Lost, "refused by the route's option approvals"))

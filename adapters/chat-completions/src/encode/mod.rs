@@ -50,6 +50,8 @@ pub(crate) struct Encoder {
     /// `None`: the answer is collected.
     frames: Option<Frames>,
     answer: Answer,
+    /// The number of audios that a later one replaced in the answer.
+    replaced_audios: usize,
     /// Messages before this one belong to turns that the client was shown already.
     first_message: usize,
     /// By the index of the message.
@@ -100,6 +102,7 @@ impl Encoder {
             envelope,
             frames: None,
             answer: Answer::default(),
+            replaced_audios: 0,
             first_message: 0,
             lanes: Vec::new(),
             sequencers: Default::default(),
@@ -291,7 +294,13 @@ impl Encoder {
     /// Notes what the answer does not show.
     fn note_losses(&mut self, run: &Run, extent: LossScope) {
         losses::note(run, extent, &self.echo, &self.shared.options, &mut self.losses);
-        if extent != LossScope::UntilError {
+        if extent == LossScope::ErrorOnly {
+            return;
+        }
+        for _ in 0..self.replaced_audios {
+            self.losses.lost(ContentKind::AudioOut, "an answer has one audio: the last one");
+        }
+        if extent == LossScope::Whole {
             return;
         }
         let late = [

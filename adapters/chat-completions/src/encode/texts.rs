@@ -69,12 +69,13 @@ impl Encoder {
         match &value.body {
             Body::Image(Some(url)) if is_data_url(url) => self.inline_image(place, url, out),
             Body::Audio { data: Some(data), .. } if self.echo.audio && !data.contains("://") => {
-                self.answer.audio = Some(Audio {
+                let replaced = self.answer.audio.replace(Audio {
                     id: format!("audio_{}", self.envelope.id),
                     data: data.split_once(',').map_or(data.as_str(), |(_, bytes)| bytes).to_owned(),
                     expires_at: self.envelope.created + 3600,
                     transcript: String::new(),
                 });
+                self.replaced_audios += usize::from(replaced.is_some());
             }
             _ => self.rendered(place, &value, out),
         }
