@@ -250,6 +250,21 @@ fn every_odd_file_is_accepted_with_a_warning() {
 }
 
 #[test]
+fn events_are_read_over_routes_that_show_those_of_any_protocol() {
+    let showing = ClientProtocol::new::<NoOptions>("showing").capabilities(|_| {
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.any_protocol_events = true;
+        capabilities
+    });
+    let source = "agents.a.upstream = { protocol = \"curious\", url = \"http://a/\", options = { events = true } }\n\
+                  [[routes]]\nprotocol = \"showing\"\npath = \"/a\"\nagents = [\"a\"]\n";
+    let env = Env { env: &env, file: &file, mode: &mode };
+    let found = config::read(source, Path::new("gateway.toml"), &protocols().client(showing), &env);
+    let (settings, warnings) = found.expect("a good file");
+    assert!(settings.reads_protocol_events("a") && !warnings.to_string().contains("reach no client"), "{warnings}");
+}
+
+#[test]
 fn every_good_file_is_accepted_without_warnings() {
     for (name, source) in files("good") {
         match read(&source, "gateway.toml") {

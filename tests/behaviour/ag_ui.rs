@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::gateway::{DEMO, Gateway};
+use crate::support::gateway::{DEMO, Gateway, user_turn};
 use crate::support::poll_until;
 use crate::support::upstream::{Reply, Upstream};
 
@@ -111,6 +111,25 @@ async fn every_event_of_an_agent_of_this_protocol_reaches_its_client_unchanged()
         let (last, body) = received.split_last().expect("an end");
         assert_eq!(body[1..], said(), "{body:#?}");
         assert_eq!(*last, end);
+    }
+}
+
+/// Without an option, an agent's events are kept if some route shows them.
+#[tokio::test]
+async fn events_reach_clients_of_the_agent_api_whose_route_shows_them() {
+    let mut stream = vec![json!({ "type": "RUN_STARTED", "threadId": "t", "runId": "r" })];
+    stream.extend(said());
+    stream.push(json!({ "type": "RUN_FINISHED", "threadId": "t", "runId": "r" }));
+    let frames: Vec<String> = stream.iter().map(Value::to_string).collect();
+    let upstream = Upstream::with_handler(move |_| Reply::frames(frames.clone()));
+    let agent = agent(&upstream).replace(", events = \"keep\"", "");
+    for option in [true, false] {
+        let route = format!(
+            "[[routes]]\nprotocol = \"agent-api\"\npath = \"/agents/{{agent}}\"\noptions = {{ protocol_events = {option} }}\n"
+        );
+        let gateway = Gateway::with_config(&format!("[store]\nkind = \"memory\"\n{agent}{route}")).await;
+        let answer = gateway.post("/agents/demo/process", &user_turn("hi")).await;
+        assert_eq!(answer.text().contains(r#""STATE_SNAPSHOT""#), option, "{}", answer.text());
     }
 }
 

@@ -173,11 +173,8 @@ fn check_events(document: &Document, carried: &[RouteCapabilities<'_>], validato
             .filter_map(|(route, clients)| Some((route.agents.iter().find(|agent| agent.name == name.value)?, clients)))
             .collect();
         let Some((agent, _)) = served.first() else { continue };
-        let own = agent.upstream.capabilities.protocol_events;
-        let are_shown = served.iter().any(|(_, clients)| {
-            let shows = |clients: &ClientCapabilities| clients.any_protocol_events || clients.protocol_events == own;
-            clients.as_ref().is_none_or(shows)
-        });
+        let mut clients = served.iter().map(|(_, clients)| clients.as_ref());
+        let are_shown = clients.any(|clients| clients.is_none_or(|clients| reads_events(clients, agent)));
         if agent.upstream.capabilities.keeps_unread_events && !are_shown {
             let place = option_span(&table.value, "events", validator);
             validator.report(
@@ -203,13 +200,19 @@ fn option_span(agent: &AgentTable, option: &str, validator: &Validator<'_, '_>) 
     }
 }
 
-/// The agents whose own events some client reads, because their routes serve the protocol of these events.
+/// Whether clients get the events that exist only in the agent's own protocol.
+fn reads_events(clients: &ClientCapabilities, agent: &Agent) -> bool {
+    let own = agent.upstream.capabilities.protocol_events;
+    own.is_some() && (clients.any_protocol_events || clients.protocol_events == own)
+}
+
+/// The agents whose own events some client reads, because a route serves the protocol of these events or shows all.
 pub(super) fn event_readers(protocols: &Protocols, routes: &[Arc<Route>]) -> HashSet<String> {
     let mut read = HashSet::new();
     for route in routes {
-        let Some(known) = protocols.carried_on(route).and_then(|carried| carried.protocol_events) else { continue };
-        let makes = |agent: &&Arc<Agent>| agent.upstream.capabilities.protocol_events == Some(known);
-        read.extend(route.agents.iter().filter(makes).map(|agent| agent.name.clone()));
+        let Some(clients) = protocols.carried_on(route) else { continue };
+        let agents = route.agents.iter().filter(|agent| reads_events(&clients, agent));
+        read.extend(agents.map(|agent| agent.name.clone()));
     }
     read
 }

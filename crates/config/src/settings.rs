@@ -66,8 +66,7 @@ impl Settings {
         self.fingerprints.get(agent).copied()
     }
 
-    /// Whether some route of this agent serves a protocol whose clients read events that exist only in the agent's own
-    /// protocol.
+    /// Whether clients of some route of this agent read events that exist only in the agent's own protocol.
     pub fn reads_protocol_events(&self, agent: &str) -> bool {
         self.event_readers.contains(agent)
     }

@@ -64,7 +64,7 @@ pub enum Parts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Events {
-    /// They are kept if a client protocol of this agent has them too.
+    /// They are kept if clients of this agent read them.
     #[default]
     Auto,
     /// They are kept, without raw events of the agent's framework.
