@@ -123,6 +123,13 @@ fn a_rejection_by_the_agent_is_not_a_completion_by_its_server() {
     let result = record(&[start, rejected, text, completed]);
     assert_eq!(result.run().turns[0].end, Some(interlingua_core::End::Completed), "{}", render(&result));
 
+    // The same if it continues a text that was open before.
+    let begun = r#"{"object":"content","index":0,"delta":true,"msg_id":"m","text":"One moment. "}"#;
+    let result = record(&[start, begun, rejected, text, completed]);
+    assert_eq!(result.run().turns[0].end, Some(interlingua_core::End::Completed), "{}", render(&result));
+    let result = record(&[start, begun, rejected, completed]);
+    assert_eq!(result.run().turns[0].end, Some(interlingua_core::End::Rejected), "{}", render(&result));
+
     let result = record(&[start, rejected, r#"{"object":"response","status":"failed","id":"r"}"#]);
     assert_eq!(result.run().turns[0].end, Some(interlingua_core::End::Failed), "{}", render(&result));
 }

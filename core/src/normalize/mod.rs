@@ -229,6 +229,7 @@ impl Normalizer {
             return false;
         }
         let Some((message, content)) = state.streaming_text(event.index) else { return false };
+        self.rejected = false;
         record.push(message, content, text);
         true
     }
