@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use interlingua_adapter_kit::output_parts;
-use interlingua_core::connector::{HttpRequest, Purpose, TurnRequest};
+use interlingua_core::connector::{HttpRequest, Purpose};
 use interlingua_core::http_url::{below, segment};
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{AgentRequest, Body, Content, Message, MessageType, Role};
@@ -146,13 +146,17 @@ pub(super) struct TurnText {
 }
 
 impl TurnText {
-    /// The messages of a turn, with those of earlier turns if there are any in it. None: there are no words in it.
-    pub(super) fn read(turn: &TurnRequest<'_>, run: &str, losses: &mut Losses) -> Option<Self> {
+    /// The words of these messages. `turn`: the run and the number of the turn, for their ids. None: there are no words.
+    pub(super) fn read<'a>(
+        input: impl Iterator<Item = &'a Message>,
+        (run, turn): (&str, u32),
+        losses: &mut Losses,
+    ) -> Option<Self> {
         let mut messages = Vec::new();
         let mut last_id = String::new();
-        for message in turn.request.input.iter() {
+        for message in input {
             let Some((role, content)) = words_of(message, losses) else { continue };
-            last_id = format!("{run}-{}-{}", turn.turn, messages.len());
+            last_id = format!("{run}-{turn}-{}", messages.len());
             // Models read the name, so it names no person.
             messages.push(Json::from_serialize(&WireMessage { id: &last_id, name: role, role, content }));
         }

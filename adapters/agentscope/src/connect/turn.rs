@@ -41,6 +41,9 @@ const MAX_FOREIGN_LOOKS: u32 = 3;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
+/// The message of a fault: the session that waits for an answer is gone.
+const FORGOTTEN: &str = "the agent has forgotten what it asked";
+
 /// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -95,10 +98,16 @@ impl AgentscopeTurn {
         note_losses(turn.request, &mut losses);
         let answers = Answers::read(turn, &stored.call_ids, &mut losses)?;
         let run = turn.request.id.as_deref().unwrap_or("run");
-        let words = TurnText::read(turn, run, &mut losses);
-
-        // Earlier turns in the input: the session that held them is not used.
-        let session = stored.session.clone().filter(|_| turn.history.is_empty());
+        // Earlier turns in the input: the session that held them is not used, except for answers. Only the session that
+        // asked accepts them, and it has the earlier turns.
+        let (words, session) = if answers.is_empty() {
+            let words = TurnText::read(turn.request.input.iter(), (run, turn.turn), &mut losses);
+            (words, stored.session.clone().filter(|_| turn.history.is_empty()))
+        } else {
+            let new = turn.new_messages().map(|(_, message)| message);
+            let session = stored.session.clone().ok_or_else(|| Fault::new(FaultKind::Conflict, FORGOTTEN))?;
+            (TurnText::read(new, (run, turn.turn), &mut losses), Some(session))
+        };
         let mut reader = Reader::new(StoredEvents::new(options.events, turn.protocol_events));
         reader.losses = losses;
         reader.calls.ids = stored.call_ids.clone();
@@ -337,11 +346,7 @@ impl AgentTurn for AgentscopeTurn {
             Err(fault) if fault.upstream_status == Some(404) && !self.has_posted => {
                 // What waits for an answer is gone with its session.
                 self.forgotten = !self.answers;
-                let message = if self.answers {
-                    "the agent has forgotten what it asked"
-                } else {
-                    "the agent's service does not know the session"
-                };
+                let message = if self.answers { FORGOTTEN } else { "the agent's service does not know the session" };
                 let kind = if self.answers { FaultKind::Conflict } else { FaultKind::UpstreamMisconfigured };
                 let mut gone = Fault::new(kind, message).with_detail(fault);
                 gone.upstream_status = fault.upstream_status;

@@ -157,6 +157,39 @@ fn a_history_goes_to_a_session_of_its_own() {
 }
 
 #[test]
+fn an_answer_goes_to_the_session_that_asked_without_the_history() {
+    let mut session = Session::new(&json!({}));
+    let asked = session.drive(&says("hi"), &[], [created(), started(), open(&asking())]);
+    let (mut request, items) = answering(&asked, &CheckedDecision::new(Decision::Accept));
+    let mut input = vec![interlingua_core::model::Message::user("hi")];
+    input.extend(request.input.iter().cloned());
+    request.input = input.into();
+
+    let stream = frames(&[
+        r#"USER_CONFIRM_RESULT {"id":"response_8-0-user_confirm_result"}"#,
+        "REPLY_START {}",
+        HELLO,
+        r#"REPLY_END {"finished_reason":"completed"}"#,
+    ]);
+    let turn = TurnRequest::new(&request, &session.state, &items).with_history(0..1);
+    let mut turn = session.connector.turn(&turn).expect("a turn");
+    let driven = crate::support::driven(turn.as_mut(), [status("awaiting_permission"), started(), open(&stream)]);
+    let lines: Vec<String> = driven.requests.iter().map(crate::support::request_line).collect();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(lines[0].starts_with("GET /sessions/s1/status"), "{lines:?}");
+    let sent: Value = serde_json::from_slice(&driven.requests[1].body).expect("JSON");
+    assert_eq!((&sent["session_id"], &sent["input"]["type"]), (&json!("s1"), &json!("USER_CONFIRM_RESULT")));
+    assert_eq!(crate::support::end(&driven.record), "completed");
+    assert_eq!(turn.losses(), []);
+
+    // Without the session that asked, nothing waits for the answer.
+    let (state, request) = (Json::null(), request);
+    let turn = TurnRequest::new(&request, &state, &items).with_history(0..1);
+    let fault = session.connector.turn(&turn).err().expect("a fault");
+    assert_eq!((fault.kind, fault.message.as_str()), (FaultKind::Conflict, "the agent has forgotten what it asked"));
+}
+
+#[test]
 fn a_lost_session_is_created_again_with_the_history() {
     let mut session = Session::known();
     let turn = session.turn(&says("hi"), &[]);
