@@ -78,10 +78,14 @@ pub(super) struct AgentscopeTurn {
     /// The last step that was sent.
     sent: Step,
     pause: Option<Duration>,
-    /// Consecutive repetitions of a request.
+    /// Consecutive repetitions of a request, which lengthen the pauses.
     repeats: u32,
-    /// Number of queries of the session since its stream was left.
+    /// Consecutive resumptions of the stream without progress.
+    resumes: u32,
+    /// Number of queries of the busy session since its stream was left.
     looks: u32,
+    /// Consecutive queries of the session that found it idle and without the reply.
+    idle_looks: u32,
     /// Time spent waiting for a busy session.
     waited: Duration,
     progress: u64,
@@ -126,7 +130,9 @@ impl AgentscopeTurn {
             sent: Step::Look,
             pause: None,
             repeats: 0,
+            resumes: 0,
             looks: 0,
+            idle_looks: 0,
             waited: Duration::ZERO,
             progress: 0,
             has_posted: false,
@@ -233,14 +239,16 @@ impl AgentscopeTurn {
     /// The stream was cut. The session knows whether there is more to come.
     fn resume(&mut self, fault: &Fault) -> Result<(), Fault> {
         if self.reader.progress > self.progress {
-            (self.progress, self.repeats) = (self.reader.progress, 0);
+            (self.progress, self.repeats, self.resumes) = (self.reader.progress, 0, 0);
         }
-        if self.repeats >= MAX_RESUMES {
+        if self.resumes >= MAX_RESUMES {
             let message = "the agent broke off its answer and could not be asked for the rest";
             return Err(Fault::new(FaultKind::UpstreamTruncated, message).with_detail(fault));
         }
+        self.resumes += 1;
         self.pause = Some(self.next_pause());
-        self.was_cut = true;
+        // A stream that was read to its end is not read again because of a query that failed.
+        self.was_cut |= self.reader.wants == Continuation::Events;
         self.step = Some(Step::Read);
         Ok(())
     }
@@ -252,17 +260,23 @@ impl AgentscopeTurn {
             ReplyState::Reply => self.go_on(),
             // The stream has the rest.
             ReplyState::AtWork if self.was_cut || self.may_be_foreign() => {
-                (self.was_cut, self.looks) = (false, 0);
+                (self.was_cut, self.looks, self.idle_looks) = (false, 0, 0);
                 self.reader.restart();
                 self.step = Some(Step::Listen);
             }
             ReplyState::AtWork => {
                 self.looks += 1;
-                self.repeats = self.repeats.min(8);
+                // The stream was read to its end before, so this is no attempt to resume it, and it shows that the service
+                // answers again.
+                (self.resumes, self.idle_looks) = (0, 0);
                 (self.pause, self.step) = (Some(self.next_pause()), Some(Step::Read));
             }
             // What an answer begins may not have begun.
-            ReplyState::Nothing if self.repeats < MAX_LOOKS => {
+            ReplyState::Nothing if self.idle_looks < MAX_LOOKS => {
+                if self.idle_looks == 0 {
+                    self.repeats = 0;
+                }
+                self.idle_looks += 1;
                 (self.pause, self.step) = (Some(self.next_pause()), Some(Step::Read));
             }
             ReplyState::Nothing => {
@@ -287,7 +301,7 @@ impl AgentscopeTurn {
         }
         self.reader.next_reply();
         self.take_words();
-        (self.repeats, self.answers) = (0, false);
+        (self.repeats, self.resumes, self.idle_looks, self.answers) = (0, 0, 0, false);
         self.step = Some(Step::Post);
     }
 

@@ -186,6 +186,43 @@ fn requests_to_an_unreachable_service_are_limited() {
 }
 
 #[test]
+fn queries_of_a_busy_session_are_no_failed_attempts() {
+    let unreachable = || Answer::Fault(Fault::new(FaultKind::UpstreamUnreachable, "no one is there"));
+    let nothing = || body(&json!({ "messages": [], "is_running": false }));
+    let tail = frames(&[
+        r#"TEXT_BLOCK_DELTA {"id":"x","block_id":"b2","delta":"arm. "}"#,
+        r#"REPLY_END {"id":"z","finished_reason":"completed"}"#,
+    ]);
+    // The stream is cut and has a gap then, and the service is at work for a long time.
+    let start = || {
+        let whole = reply(EVENTS);
+        let cut = Answer::Cut(vec![whole.as_bytes()[..whole.len() / 2].to_vec()]);
+        let mut answers = vec![created(), started(), cut, at_work(), open(&tail)];
+        answers.extend((0..6).map(|_| at_work()));
+        answers.push(unreachable());
+        answers.extend((0..6).map(|_| at_work()));
+        answers
+    };
+    let mut answers = start();
+    answers.extend([unreachable(), body(&page())]);
+    assert_eq!(content(&drive(answers)), expected());
+
+    // Five attempts in a row that fail are still the most.
+    for (count, end) in [(5, "completed"), (6, "failed UPSTREAM_TRUNCATED")] {
+        let mut answers = start();
+        answers.extend((0..count).map(|_| unreachable()));
+        answers.push(body(&page()));
+        let outcome = drive(answers);
+        assert!(outcome.end().starts_with(end), "{}", outcome.end());
+    }
+
+    // A busy session that becomes idle is queried again, too.
+    let mut answers = start();
+    answers.extend([nothing(), nothing(), body(&page())]);
+    assert_eq!(content(&drive(answers)), expected());
+}
+
+#[test]
 fn a_reply_that_waits_while_others_of_its_calls_run_is_read_when_it_stops() {
     let stream = frames(&[
         "REPLY_START {}",
