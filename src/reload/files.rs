@@ -5,6 +5,13 @@
 use std::path::PathBuf;
 
 use interlingua_base::files::{Version, version};
+use interlingua_config::Settings;
+
+/// The files without that of the keys, which is read as soon as it changes, apart from the configuration.
+pub(super) fn without_keys(mut files: Vec<PathBuf>, settings: &Settings) -> Vec<PathBuf> {
+    files.retain(|file| Some(file) != settings.auth.keys.as_ref());
+    files
+}
 
 /// Files, and the version of each that was read last.
 pub(super) struct WatchedFiles {

@@ -102,6 +102,7 @@ impl Reloader {
     #[must_use]
     pub fn new(gateway: Gateway, parts: LiveParts, file: PathBuf, loaded: LoadedConfig) -> Self {
         let (at, named) = (clock::now(), NamedSources::by(&loaded));
+        let watched = files::without_keys(loaded.files.clone(), &loaded.settings);
         let warned = warnings::messages(&loaded.diagnostics);
         let source = loaded.diagnostics.source().to_owned();
         let applied = AppliedConfig { settings: loaded.settings, source, named, warned, at };
@@ -111,7 +112,7 @@ impl Reloader {
             parts,
             applied: ArcSwap::from_pointee(applied),
             last: Mutex::new(LastReload { at, trigger: "start", error: None }),
-            watched: Mutex::new(WatchedFiles::new(loaded.files)),
+            watched: Mutex::new(WatchedFiles::new(watched)),
             serial: tokio::sync::Mutex::default(),
         }))
     }
@@ -188,8 +189,11 @@ impl Inner {
 
     fn read(&self) -> Result<LoadedConfig, Diagnostics> {
         let (loaded, files) = self.gateway.load_watching(&self.file);
-        // Also those of a file with errors: it is tried again once it changes.
-        self.watched().replace(files);
+        // With errors, all of them: the configuration is tried again once one changes.
+        self.watched().replace(match &loaded {
+            Ok(loaded) => files::without_keys(files, &loaded.settings),
+            Err(_) => files,
+        });
         if loaded.is_ok() {
             self.parts.reload_tls();
         }

@@ -10,6 +10,8 @@ use crate::support::callers::comparable;
 use crate::support::gateway::{DEMO, Gateway, ROUTE, user_turn_in};
 use crate::support::http::Response;
 use crate::support::pairs::{ROUTES, posts};
+use crate::support::poll_until;
+use crate::support::process::Process;
 
 /// The time now, in milliseconds since 1970.
 fn now() -> u64 {
@@ -188,6 +190,37 @@ async fn a_key_is_known_and_refused_within_a_second_of_the_change_of_its_file() 
     std::fs::write(folder.path().join("keys.toml"), "[[keys]]\n").expect("written");
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert_eq!((models(&kept.text).await, models(&key.text).await), (200, 401));
+}
+
+#[tokio::test]
+async fn the_keys_of_a_removed_file_stay_valid_and_no_change_of_the_file_reloads_the_configuration() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = new_key(folder.path(), "ann", None);
+    let config = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\n[store]\nkind = \"memory\"\n[auth]\nkeys = \"keys.toml\"\n{DEMO}{ROUTES}"
+    );
+    std::fs::write(folder.path().join("gateway.toml"), config).expect("a file");
+    let process = Process::start_logging(folder.path());
+    let status = async |key: &NewKey| {
+        let headers = [("x-api-key", key.text.as_str())];
+        process.open("GET", "/v1/models", &headers, b"").await.response().await.status
+    };
+    let count = |text: &str| {
+        let log = std::fs::read_to_string(folder.path().join("log")).expect("the log");
+        log.lines().filter(|line| line.contains(text)).count()
+    };
+    let second = new_key(folder.path(), "bob", None);
+    poll_until("the key to be accepted", async || (status(&second).await == 200).then_some(())).await;
+
+    std::fs::remove_file(folder.path().join("keys.toml")).expect("removed");
+    let kept = "the keys read before stay valid";
+    poll_until("the log to say that the file is gone", async || (count(kept) == 1).then_some(())).await;
+    assert_eq!([status(&first).await, status(&second).await], [200, 200]);
+
+    process.hang_up();
+    poll_until("the signal to arrive", async || (count("configuration reloaded") == 1).then_some(())).await;
+    assert_eq!([status(&first).await, status(&second).await], [200, 200]);
+    assert_eq!(count("\"trigger\":\"file\""), 0);
 }
 
 #[tokio::test]

@@ -284,7 +284,13 @@ impl Callers {
     /// Activates another configuration. Callers that it does not know are refused from now on, with all their open
     /// connections. Their usage stays counted.
     pub fn replace(&self, auth: &Auth, tables: &[CallerProfile]) {
-        *self.source() = auth.keys.as_deref().map(KeySource::new);
+        let path = auth.keys.as_deref();
+        let mut source = self.source();
+        // The same file stays the one that it was: if it is gone meanwhile, its keys stay valid.
+        if source.as_ref().map(KeySource::path) != path {
+            *source = path.map(KeySource::new);
+        }
+        drop(source);
         self.tokens.store(Arc::new(self.tokens.load().replaced(&auth.jwt)));
         let profiles = Arc::new(Profiles::new(tables));
         self.rules.change(|rules| Rules {
