@@ -245,6 +245,35 @@ async fn the_turns_of_a_session_go_to_the_endpoint_that_remembers_it() {
 }
 
 #[tokio::test]
+async fn a_new_session_begins_at_an_endpoint_with_a_free_place_and_stays_there() {
+    let agents = [(); 2].map(|()| {
+        Upstream::with_handler(|request| match last_input_text(&request.json()).as_str() {
+            "wait" => text_reply_until(&["hi"], "on"),
+            _ => text_reply(&["hi"]),
+        })
+    });
+    let urls = [agents[0].url("/process"), agents[1].url("/process")];
+    let gateway = Gateway::start(&pool(&urls, "limits = { runs = 1, wait = \"100ms\" }")).await;
+    let mut first = gateway.start_turn("friday", &user_turn_in("first", "wait")).await;
+    first.read_until("hi").await;
+    let (full, free) = if agents[0].requests().is_empty() { (1, 0) } else { (0, 1) };
+
+    // Many, of which the ids of some point to the endpoint that has no place.
+    let sessions: Vec<String> = (0..12).map(|number| format!("s{number}")).collect();
+    for session in &sessions {
+        gateway.run_turn("friday", &user_turn_in(session, "hi")).await.expect_completed();
+    }
+    assert_eq!((agents[full].requests().len(), agents[free].requests().len()), (1, 12));
+
+    agents[full].open("on");
+    first.frames().await;
+    for session in &sessions {
+        gateway.run_turn("friday", &user_turn_in(session, "hi")).await.expect_completed();
+    }
+    assert_eq!((agents[full].requests().len(), agents[free].requests().len()), (1, 24));
+}
+
+#[tokio::test]
 async fn a_session_moves_with_its_history_if_its_server_is_out() {
     let (one, other) = (Remembering::new(), Remembering::new());
     let gateway = Gateway::start(&pool(&[one.url(), other.url()], "")).await;

@@ -180,8 +180,9 @@ impl Caller<'_> {
             (Plan::Resend, _) => {
                 let Turn { session, spoken, .. } = self.turn;
                 Box::pin(self.context.resend_history(session, self.agent, spoken, prepared)).await?;
-                Ok(Target::Session(&prepared.upstream_id))
+                Ok(Target::NewSession(&prepared.upstream_id))
             }
+            (Plan::New, _) => Ok(Target::NewSession(&prepared.upstream_id)),
             (Plan::Session, _) => Ok(Target::Session(&prepared.upstream_id)),
             (Plan::Any | Plan::Home, _) => Ok(Target::Any),
         }
@@ -234,7 +235,9 @@ struct Situation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
     Any,
-    /// At the endpoint that the session's id points to.
+    /// At an endpoint with a free place, preferably the one that the session's id points to.
+    New,
+    /// At the endpoint that the session's id points to: it may remember the session.
     Session,
     Home,
     /// At another endpoint, with the history, as a session of a new id.
@@ -248,7 +251,7 @@ fn plan(situation: &Situation) -> Plan {
     let may_resend = affinity == Affinity::Session && !answers && takes_history;
     match home {
         _ if affinity == Affinity::None => Plan::Any,
-        _ if is_new => Plan::Session,
+        _ if is_new => Plan::New,
         Some(SessionAffinity::Here) if has_failed && may_resend => Plan::Resend,
         Some(SessionAffinity::Here) => Plan::Home,
         None if !may_resend => Plan::Session,
@@ -297,8 +300,8 @@ mod tests {
         for home in [None, Some(SessionAffinity::Here), Some(SessionAffinity::Away), Some(SessionAffinity::Gone)] {
             for (has_failed, answers) in [(false, false), (false, true), (true, false), (true, true)] {
                 assert_eq!(plan_of(Nowhere, home, has_failed, answers, false), Plan::Any);
-                assert_eq!(plan_of(Session, home, has_failed, answers, true), Plan::Session);
-                assert_eq!(plan_of(Strict, home, has_failed, answers, true), Plan::Session);
+                assert_eq!(plan_of(Session, home, has_failed, answers, true), Plan::New);
+                assert_eq!(plan_of(Strict, home, has_failed, answers, true), Plan::New);
             }
         }
 

@@ -141,7 +141,7 @@ impl EndpointPool {
     /// [`FaultKind::Overloaded`] if too many runs wait, or it took too long.
     pub async fn seat(self: &Arc<Self>, want: PickRequest<'_>) -> Result<EndpointPermit, Fault> {
         let seat = self.place(&want).await?;
-        if seat.waited && want.target == Target::Any && self.is_out(seat.index) {
+        if seat.waited && matches!(want.target, Target::Any | Target::NewSession(_)) && self.is_out(seat.index) {
             // It was ejected meanwhile.
             drop(seat);
             return self.place(&want).await;

@@ -15,7 +15,9 @@ use super::key::EndpointKey;
 pub enum Target<'a> {
     /// Any of them.
     Any,
-    /// The one that a session's id points to.
+    /// Any of them with a free place, of those the one that this id of a new session points to.
+    NewSession(&'a str),
+    /// The one that a session's id points to, also if the run has to wait there.
     Session(&'a str),
     /// This one.
     Only(&'a EndpointKey),
@@ -148,8 +150,7 @@ impl PoolState {
 
         let candidates = self.candidates(now, want);
         match want.target {
-            // The memory of a session outweighs a shorter wait.
-            Target::Session(id) => {
+            Target::NewSession(id) | Target::Session(id) => {
                 let keys = candidates.iter().map(|load| (&self.endpoints[load.index].key, load.weight));
                 candidates[rendezvous(keys, id)].index
             }
@@ -157,7 +158,8 @@ impl PoolState {
         }
     }
 
-    /// The endpoints that are in, or else all. Those with a free place, if there are any and any will do.
+    /// The endpoints that are in, or else all. Those with a free place, if there are any and any will do: the memory of
+    /// a session outweighs a shorter wait.
     fn candidates(&self, now: Instant, want: &PickRequest<'_>) -> Vec<Load> {
         let loads = |accept: &dyn Fn(usize, &EndpointState) -> bool| -> Vec<Load> {
             let endpoints = self.endpoints.iter().enumerate().filter(|(index, endpoint)| accept(*index, endpoint));
@@ -371,6 +373,16 @@ mod tests {
         let home = fixture.want(Target::Session("s"), None).index;
         assert_eq!(fixture.want(Target::Session("s"), None).index, home);
         assert_eq!(fixture.want(Target::Any, None).index, 1 - home);
+    }
+
+    #[test]
+    fn a_new_session_begins_where_its_id_points_unless_only_another_endpoint_has_a_free_place() {
+        let mut fixture = Fixture::new(2, |settings| settings.runs = 1);
+        let hashed = fixture.want(Target::Session("s"), None).index;
+        fixture.pool.release(hashed);
+        assert_eq!(fixture.want(Target::NewSession("s"), None).index, hashed);
+        assert_eq!(fixture.want(Target::NewSession("s"), None).index, 1 - hashed);
+        assert_eq!(fixture.want(Target::NewSession("s"), None).index, hashed, "it waits, as no endpoint has a place");
     }
 
     #[test]
