@@ -4,13 +4,18 @@
 
 use std::time::Duration;
 
+use tokio::time::{Instant, timeout};
+
 use super::live::LiveParts;
 use interlingua_engine::Engine;
 use interlingua_server::Stopper;
 
 /// Time that clients have to read the end of their responses after the last run ended. An idle gateway must exit within
-/// a second, whatever connections clients leave open.
+/// a second, whatever connections clients leave open and whatever push receivers do; only a collector or a store that
+/// does not answer may take longer.
 const SERVER_STOP_TIMEOUT: Duration = Duration::from_millis(700);
+/// The least of it that remains after push receivers had their time.
+const MIN_SERVER_STOP_TIMEOUT: Duration = Duration::from_millis(150);
 
 /// Waits for `stop`, then until load balancers have noticed, then until runs have ended and connections are closed,
 /// each as long as it may take.
@@ -29,7 +34,11 @@ pub(super) async fn stop_in_order(stop: impl Future<Output = ()>, parts: LivePar
     );
     server.drain();
     engine.drain(drain).await;
-    if tokio::time::timeout(SERVER_STOP_TIMEOUT, server.stop()).await.is_err() {
+    let ended = Instant::now();
+    // Before the server stops, because deliveries run on its threads. Clients read meanwhile.
+    engine.deliver_rest().await;
+    let left = SERVER_STOP_TIMEOUT.saturating_sub(ended.elapsed()).max(MIN_SERVER_STOP_TIMEOUT);
+    if timeout(left, server.stop()).await.is_err() {
         tracing::warn!("clients do not read their responses: closing their connections");
     }
 }

@@ -6,13 +6,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::support::agent::{approval_request, frames, text_reply, text_reply_then_hang, text_reply_until};
 use crate::support::callers::{AUTH, key_of, write_keys};
 use crate::support::gateway::{Gateway, JSON, agent};
+use crate::support::http::Exchange;
 use crate::support::poll_until;
 use crate::support::process::Process;
 use crate::support::upstream::{Reply, Upstream};
@@ -202,11 +203,32 @@ async fn configs_receive_the_next_turn_after_a_restart() {
 async fn pending_notifications_are_sent_before_the_gateway_stops() {
     let upstream = Upstream::always(text_reply(&["done"]));
     let gateway = before(MEMORY, &upstream).await;
-    let answer = Reply::default().pause(Duration::from_millis(150)).and_raw("HTTP/1.1 204 No Content\r\n\r\n");
+    let answer = Reply::default().pause(Duration::from_millis(100)).and_raw("HTTP/1.1 204 No Content\r\n\r\n");
     let slow = Upstream::always(answer);
     send(&gateway, json!({ "text": "hi" }), None, to(&slow)).await;
     gateway.stop().await;
     assert_eq!(notifications(&slow), ["task SUBMITTED", "WORKING", "done", "COMPLETED"]);
+}
+
+#[tokio::test]
+async fn a_receiver_that_hangs_and_a_client_that_stalls_delay_the_end_of_an_idle_process_by_less_than_a_second() {
+    let upstream = Upstream::always(text_reply(&["done"]));
+    let folder = tempfile::tempdir().expect("a folder");
+    write_config(folder.path(), &upstream);
+    let process = Process::start(folder.path());
+    let hangs = Upstream::always(Reply::default().pause(Duration::from_secs(30)));
+    let task = post(&process, json!({ "text": "hi" }), None, to(&hangs)).await;
+    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
+    hangs.wait_for_requests(1).await;
+    let half =
+        "POST /a2a/demo HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{";
+    let _stalls = Exchange::send(process.address, half.as_bytes()).await;
+
+    process.terminate();
+    let began = Instant::now();
+    assert_eq!(process.wait().await.code(), Some(0));
+    // One after the other they would take 1.5 s.
+    assert!(began.elapsed() < Duration::from_millis(1300), "{:?}", began.elapsed());
 }
 
 #[tokio::test]

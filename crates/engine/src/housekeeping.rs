@@ -26,8 +26,8 @@ use interlingua_store::{Claim, Signal, StoreError, StoredRun};
 
 /// How long runs that are stopped when the gateway closes may take to end.
 const ENDING_TIMEOUT: Duration = Duration::from_millis(1500);
-/// How long deliveries may take after that for what they have not sent.
-const DELIVERING_TIMEOUT: Duration = Housekeeping::AFTER_DRAIN.saturating_sub(ENDING_TIMEOUT);
+/// How long deliveries may take after that for what they have not sent. An idle gateway must exit within a second.
+const DELIVERING_TIMEOUT: Duration = Duration::from_millis(800);
 /// How often a condition is checked while it is waited for.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// How many runs of a lost gateway are closed at the same time.
@@ -61,9 +61,6 @@ pub(super) struct Housekeeping {
 }
 
 impl Housekeeping {
-    /// How much longer [`Housekeeping::drain`] takes at most than it was given.
-    pub(super) const AFTER_DRAIN: Duration = Duration::from_millis(2500);
-
     /// Keeps the store in bounds, ends runs that other processes want to be ended, and closes what a lost one left.
     /// Never returns; dropped, it stops.
     pub(super) async fn run(&self) {
@@ -269,10 +266,14 @@ impl Housekeeping {
             run.stop(Some(faults::shutting_down()));
         }
         wait_until(ENDING_TIMEOUT, || !self.runs.is_driving()).await;
-        // Receivers get what has happened, as far as they take it: the rest comes later, from another process.
-        wait_until(DELIVERING_TIMEOUT, || !self.deliveries.is_lagging()).await;
         // Followers of a run that waits would follow it for ever.
         self.runs.close();
+    }
+
+    /// Waits until push receivers have what has happened, as far as they take it: the rest comes later, from another
+    /// process.
+    pub(super) async fn deliver_rest(&self) {
+        wait_until(DELIVERING_TIMEOUT, || !self.deliveries.is_lagging()).await;
     }
 }
 

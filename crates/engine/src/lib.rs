@@ -421,13 +421,15 @@ impl Engine {
     }
 
     /// Takes no new runs, waits for those under way, and ends what is left when the time is up. Takes at most `time`
-    /// and [`Engine::AFTER_DRAIN`], and no time at all if there is nothing to do.
+    /// and 1.5 seconds, and no time at all if there is nothing to do.
     pub async fn drain(&self, time: Duration) {
         self.0.housekeeping.drain(time).await;
     }
 
-    /// How much longer than its time [`Engine::drain`] takes at most.
-    pub const AFTER_DRAIN: Duration = Housekeeping::AFTER_DRAIN;
+    /// After [`Engine::drain`]: waits for push receivers, at most 0.8 seconds, and no time at all if they have everything.
+    pub async fn deliver_rest(&self) {
+        self.0.housekeeping.deliver_rest().await;
+    }
 }
 
 /// What starts turns and takes them.
