@@ -91,7 +91,12 @@ impl Api {
     fn add_reads(&mut self) {
         let object = || Some(json!({ "type": "object" }));
         self.get("/healthz", "Whether the process lives", &[], object());
-        self.get("/readyz", "Whether new runs are accepted, with reasons", &[], object());
+        self.get(
+            "/readyz",
+            "Whether new runs are accepted and each agent has an endpoint; if not, 503 with the reasons",
+            &[],
+            object(),
+        );
         self.get("/metrics", "Metrics for Prometheus", &[], None);
         let answer = self.schema::<Gateway>();
         self.get("/api/gateway", "Version, listeners, store and traffic of the gateway", &[], answer);

@@ -1,5 +1,5 @@
 //! The readiness of this gateway for load balancers: `/readyz`. Not here: the reasons, which only operators receive
-//! ([`super::admin`]).
+//! (`interlingua_admin`).
 
 use serde_json::{Value, json};
 
