@@ -466,6 +466,15 @@ fn an_address_in_use_is_reported() {
     assert!(stderr(&output).contains(&format!("cannot listen on {address}")), "{}", stderr(&output));
 }
 
+#[test]
+fn a_store_that_cannot_be_opened_is_named_with_the_reason_once() {
+    let folder = folder(&format!("{GOOD}[store]\nkind = \"sqlite\"\npath = \"bad.db\"\n"));
+    std::fs::write(folder.path().join("bad.db"), "this is a text\n".repeat(100)).expect("a file");
+    let output = run(folder.path(), &["serve"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stderr(&output), "error: cannot open the database 'bad.db': file is not a database\n");
+}
+
 /// A configuration with keys.
 fn with_keys() -> String {
     format!("{GOOD}[auth]\nkeys = \"keys.toml\"\n")

@@ -12,6 +12,7 @@ use interlingua_core::event::Millis;
 use jiff::Timestamp;
 use serde_json::json;
 
+use super::error_line::error_line;
 use crate::gateway::Gateway;
 use interlingua_base::clock;
 use interlingua_config::keys::{self, KeyEntry, NewKey};
@@ -61,7 +62,7 @@ impl Key {
         let file = match key_file(config) {
             Ok(file) => file,
             Err(error) => {
-                eprintln!("error: {error:#}");
+                eprintln!("error: {}", error_line(&error));
                 return Err(2);
             }
         };

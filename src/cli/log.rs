@@ -10,6 +10,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt, registry, reload};
 
 use super::LogFormat;
+use super::error_line::error_line;
 use interlingua_base::secrets::MaskingWriter;
 use interlingua_observe::{LogFilter, LogForwarder};
 
@@ -26,7 +27,7 @@ pub(super) fn start(filter: &str, format: LogFormat) -> anyhow::Result<LogFilter
     registry().with(layer).with(lines).with(LogForwarder).try_init()?;
 
     Ok(LogFilter::new(filter, move |filter| {
-        let filter = parse(filter).map_err(|error| format!("{error:#}"))?;
+        let filter = parse(filter).map_err(|error| error_line(&error))?;
         handle.reload(filter).map_err(|error| error.to_string())
     }))
 }

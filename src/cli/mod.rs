@@ -5,6 +5,7 @@
 mod admin_banner;
 mod call;
 mod call_foreign;
+mod error_line;
 mod guess;
 mod health;
 mod key;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use self::admin_banner::AdminBanner;
+use self::error_line::error_line;
 use crate::Gateway;
 use crate::reload::{Reloader, Trigger, warnings};
 use interlingua_config::{DEFAULT_FILE, Diagnostics, LoadedConfig, Settings};
@@ -109,7 +111,7 @@ fn run(gateway: &Gateway) -> i32 {
     let log = match log::start(&arguments.log, arguments.log_format) {
         Ok(log) => log,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", error_line(&error));
             return 2;
         }
     };
@@ -156,7 +158,7 @@ fn run(gateway: &Gateway) -> i32 {
     match done {
         Ok(Ok(())) => 0,
         Ok(Err(error)) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", error_line(&error));
             1
         }
         Err(code) => code,
