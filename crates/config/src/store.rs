@@ -92,6 +92,9 @@ fn read_url(
     validator: &mut Validator<'_, '_>,
 ) -> Option<SecretString> {
     let Some(url) = url else {
+        if validator.rejected.has_key("url") {
+            return None;
+        }
         let error = Diagnostic::error("a store in a database needs \"url\"").at(kind);
         validator.report(error.label("write url = { env = \"DATABASE_URL\" }"));
         return None;

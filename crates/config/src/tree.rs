@@ -219,6 +219,10 @@ fn suggestion(name: &str, expected: &str, kind: &str) -> Option<String> {
         ("agents", "a table", "array") => "write [agents.NAME], once for each agent".to_owned(),
         ("routes", "an array", "table") => "write [[routes]], once for each route".to_owned(),
         ("server" | "store", "a table", "array") => format!("write [{name}]"),
+        // The keys whose values are secrets.
+        ("key" | "identity_key" | "password" | "url", "a table", "string") => {
+            "write { env = \"NAME\" } or { file = \"path\" }".to_owned()
+        }
         (_, "a table", _) => "write { key = value }".to_owned(),
         (_, "an array", "string") => "write it in brackets: [\"…\"]".to_owned(),
         _ => return None,
