@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::agent::{message_started, opening_frames, text_delta, text_reply};
 use crate::support::gateway::{JSON, ROUTE, agent, last_input_text, user_turn_in};
+use crate::support::http::Exchange;
 use crate::support::poll_until;
 use crate::support::process::Process;
 use crate::support::upstream::{Reply, Upstream};
@@ -221,4 +222,23 @@ async fn an_unknown_frame_is_shown_in_the_log_line_of_its_turn() {
     .await;
     assert_eq!(line["ignored_frames"], 1, "{line}");
     assert!(line["first_ignored"].as_str().is_some_and(|frame| frame.contains("odd one")), "{line}");
+}
+
+#[tokio::test]
+async fn clients_that_do_not_speak_http_write_no_errors_into_the_log() {
+    let upstream = Upstream::always(text_reply(&["hello"]));
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\n[store]\nkind = \"memory\"\n{}{ROUTE}",
+        agent("demo", &upstream.url("/process"), "", "")
+    );
+    std::fs::write(folder.path().join("gateway.toml"), config).expect("a file");
+    let process = Process::start_logging(folder.path());
+    for bytes in [&b"GARBAGE\r\n\r\n"[..], b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"] {
+        assert_eq!(Exchange::send(process.address, bytes).await.response().await.status, 400);
+    }
+    process.terminate();
+    assert_eq!(process.wait().await.code(), Some(0));
+    let loud: Vec<Value> = lines(folder.path()).into_iter().filter(|line| line["level"] != "INFO").collect();
+    assert_eq!(loud, [Value::Null; 0]);
 }

@@ -57,7 +57,8 @@ use self::slots::ResourceSlots;
 
 /// Log directives that suppress noise of the HTTP libraries: their number of threads, and a line for each protocol
 /// violation of a client. A log filter that names these targets takes precedence.
-pub const QUIET: [&str; 4] = ["actix_server=warn", "actix_http::ws=off", "actix_ws=off", "h2=error"];
+pub const QUIET: [&str; 5] =
+    ["actix_server=warn", "actix_http::h1=off", "actix_http::ws=off", "actix_ws=off", "h2=error"];
 
 /// The settings of the server.
 #[derive(Clone, Debug)]
