@@ -67,7 +67,17 @@ async fn a_file_of_the_first_schema_is_migrated() {
     file.execute_batch(downgrade).unwrap();
     drop(file);
 
-    let store = open(&path);
+    // Of two processes that start at once, one migrates the file, and the other one ends.
+    let start = || {
+        std::thread::spawn({
+            let path = path.clone();
+            move || Sqlite::open(&path, &SqliteOptions::default())
+        })
+    };
+    let opened = [start(), start()].map(|opened| opened.join().unwrap());
+    let (mut opened, refused): (Vec<_>, Vec<_>) = opened.into_iter().partition(Result::is_ok);
+    assert!(matches!(refused[..], [Err(StoreError::InUse { .. })]), "one of them has the file");
+    let store = opened.pop().unwrap().unwrap();
     assert_eq!(*store.load(id(1)).await.unwrap().unwrap(), run.stored());
     let limited = ActiveRun::new(&RunSpec { id: id(2), retention: Some(("/a", false)), ..RunSpec::default() });
     store.open(&limited.journal(), limited.claim()).await.unwrap();

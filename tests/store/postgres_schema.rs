@@ -65,6 +65,24 @@ async fn a_schema_of_the_first_version_is_migrated_with_its_data() {
 }
 
 #[tokio::test]
+async fn gateways_that_start_at_once_migrate_an_old_schema_once() {
+    let database = interlingua_testing_postgres::database();
+    database.sql(&format!("CREATE SCHEMA interlingua;\n{}", FIRST.replace("il.", "interlingua."))).unwrap();
+    database
+        .sql(
+            "INSERT INTO interlingua.documents (collection, key, owner, version, created, put_at, writer, value)
+             VALUES ('c', 'k', '', nextval('interlingua.versions'), 1, 1, gen_random_uuid(), 'kept')",
+        )
+        .unwrap();
+    let stores = futures_util::future::join_all((0..6).map(|_| try_open(&database))).await;
+    let stores: Vec<_> = stores.into_iter().map(Result::unwrap).collect();
+    assert_eq!(versions(&database), "1,2,3,4");
+    for store in stores {
+        assert_eq!(store.get("c", "k").await.unwrap().unwrap().value, "kept");
+    }
+}
+
+#[tokio::test]
 async fn a_newer_schema_is_used_if_it_can_be_read_and_refused_otherwise() {
     let database = interlingua_testing_postgres::database();
     drop(try_open(&database).await.unwrap());

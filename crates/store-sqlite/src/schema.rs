@@ -4,6 +4,7 @@
 //! To change the schema, append a step to [`STEPS`]; never change one that was released.
 
 use std::fs::{File, TryLockError};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -184,6 +185,12 @@ impl Database {
         private::create_database(path).map_err(|error| file_error("create the database", path, error))?;
         let mut database = Self { path: path.to_owned(), file_id: None, max_pages: options.max_pages, _lock: lock };
 
+        // Nothing is written to a file that cannot be used.
+        check_length(path)?;
+        let found = database.connect()?;
+        found_version(&found, path)?;
+        drop(found);
+
         let mut connection = database.writer()?;
         migrate(&mut connection, path)?;
         database.file_id = file_id(path).map_err(|error| file_error("find", path, error))?;
@@ -249,20 +256,8 @@ fn lock(path: &Path) -> Result<File, StoreError> {
 
 fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
     let sql = |error: rusqlite::Error| file_error("open the database", path, error);
-    let known = i64::try_from(STEPS.len()).unwrap_or(i64::MAX);
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql)?;
-    let pragma_value =
-        |pragma: &str| transaction.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).map_err(sql);
-
-    let found = pragma_value("user_version")?;
-    let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sql)?;
-    if tables > 0 && pragma_value("application_id")? != APPLICATION_ID {
-        return Err(file_error("use the database", path, "it belongs to another program"));
-    }
-    if found > known {
-        return Err(StoreError::NewerSchema { path: path.display().to_string(), found, known });
-    }
-
+    let (found, known) = (found_version(&transaction, path)?, known_version());
     if found < known {
         for step in STEPS.iter().skip(usize::try_from(found).unwrap_or(0)) {
             transaction.execute_batch(step).map_err(sql)?;
@@ -272,6 +267,53 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
     }
 
     transaction.commit().map_err(sql)
+}
+
+/// Fails if the file ends within a page: SQLite only notices missing pages. A crash may leave such a file, too, but then
+/// a write-ahead log has the page.
+fn check_length(path: &Path) -> Result<(), StoreError> {
+    let length = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    if length(Path::new(&log)) > 0 {
+        return Ok(());
+    }
+
+    let mut header = [0; 18];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
+    let page = match (read, u64::from(u16::from_be_bytes([header[16], header[17]]))) {
+        // SQLite says what is wrong with a shorter file. A new one is empty.
+        (Err(_), _) | (_, 0) => return Ok(()),
+        // 65536 does not fit into two bytes.
+        (Ok(()), 1) => 1 << 16,
+        (Ok(()), page) => page,
+    };
+    if header.starts_with(b"SQLite format 3\0") && length(path) % page > 0 {
+        return Err(file_error("open the database", path, "the file is cut off: it ends within a page"));
+    }
+    Ok(())
+}
+
+/// The latest schema version of this build.
+fn known_version() -> i64 {
+    i64::try_from(STEPS.len()).unwrap_or(i64::MAX)
+}
+
+/// The schema version of the file; 0 for a new one. Fails if this gateway cannot use it.
+fn found_version(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
+    let sql = |error: rusqlite::Error| file_error("open the database", path, error);
+    let pragma_value =
+        |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).map_err(sql);
+
+    let (found, known) = (pragma_value("user_version")?, known_version());
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sql)?;
+    if tables > 0 && pragma_value("application_id")? != APPLICATION_ID {
+        return Err(file_error("use the database", path, "it belongs to another program"));
+    }
+    if found > known {
+        return Err(StoreError::NewerSchema { path: path.display().to_string(), found, known });
+    }
+    Ok(found)
 }
 
 /// An error about a file.

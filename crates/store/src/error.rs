@@ -20,12 +20,15 @@ pub enum StoreError {
         /// Path of the file.
         path: String,
     },
-    /// The file was written by a later version of the gateway.
-    #[error("the database '{path}' has schema version {found}, this gateway supports versions up to {known}")]
+    /// The stored data was written by a later version of the gateway.
+    #[error(
+        "the stored data in '{path}' has schema version {found}, this gateway supports versions up to {known}: start the \
+         newer version again, or see docs/operations/upgrade.md#rollback"
+    )]
     NewerSchema {
-        /// Path of the file.
+        /// Path of the file, or name of the schema.
         path: String,
-        /// Schema version of the file.
+        /// Schema version of the data.
         found: i64,
         /// Latest schema version that this build supports.
         known: i64,
