@@ -1,4 +1,5 @@
 //! The serialized form of a run's metadata, beside its record: a JSON object, so that fields can be added later.
+//! Unknown fields of a newer version are ignored; they are lost if the run goes on with this version.
 //!
 //! Not here: the record itself ([`super`]).
 
@@ -116,6 +117,7 @@ struct Info {
     delivery: Delivery,
     stored: bool,
     request: Request,
+    #[serde(default = "Json::null")]
     labels: Json,
     #[serde(default)]
     tags: Tags,
@@ -125,24 +127,26 @@ struct Info {
 
 #[derive(Deserialize)]
 struct Request {
+    #[serde(default)]
     input: Vec<SerializedValue<model::Message>>,
     id: Option<String>,
     session_id: Option<String>,
     user_id: Option<String>,
     model: Option<String>,
-    #[serde(deserialize_with = "exact")]
+    #[serde(default, deserialize_with = "exact")]
     temperature: Option<f64>,
-    #[serde(deserialize_with = "exact")]
+    #[serde(default, deserialize_with = "exact")]
     top_p: Option<f64>,
-    #[serde(deserialize_with = "exact")]
+    #[serde(default, deserialize_with = "exact")]
     frequency_penalty: Option<f64>,
-    #[serde(deserialize_with = "exact")]
+    #[serde(default, deserialize_with = "exact")]
     presence_penalty: Option<f64>,
     max_tokens: Option<i64>,
     stop: Option<StopWords>,
     n: Option<i64>,
     seed: Option<i64>,
     tools: Option<Vec<Json>>,
+    #[serde(default)]
     extra: Extra,
 }
 

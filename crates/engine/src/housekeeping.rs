@@ -222,9 +222,15 @@ impl Housekeeping {
     }
 
     async fn recover_stored(&self, id: RunId) -> Result<(), StoreError> {
-        match self.runs.store().load(id).await? {
-            Some(stored) => self.recover_one(&stored).await,
-            None => Ok(()),
+        match self.runs.store().load(id).await {
+            Ok(Some(stored)) => self.recover_one(&stored).await,
+            Ok(None) => Ok(()),
+            // One damaged run must not keep the gateway from its start.
+            Err(error @ StoreError::Corrupt { .. }) => {
+                tracing::error!(%error, "a run that was under way stays as it is");
+                Ok(())
+            }
+            Err(error) => Err(error),
         }
     }
 

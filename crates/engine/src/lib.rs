@@ -67,6 +67,8 @@ mod sizes;
 mod sole_sender;
 mod spent;
 mod stopper;
+#[cfg(test)]
+mod stored_forms;
 mod stored_json;
 mod transcripts;
 mod turn;

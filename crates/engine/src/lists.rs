@@ -129,6 +129,10 @@ async fn list_whole(
             Ok(Some(run)) => listed.push(ListedRun::whole(&settled(runs, run).await)),
             Ok(None) => {}
             Err(fault) if fault.kind == FaultKind::Overloaded && last.is_some() => return Ok((listed, last)),
+            // One run that cannot be read must not hide all others. The log has the reason.
+            Err(fault) if fault.kind == FaultKind::Internal => {
+                tracing::error!(run = %head.id, reason = fault.detail, "a run is left out of a list");
+            }
             Err(fault) => return Err(fault),
         }
         last = Some(head.cursor(order));

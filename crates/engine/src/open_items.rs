@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::faults::store_fault;
 use super::session::Session;
 use super::session_doc::SessionDoc;
-use interlingua_store::{DocumentWrite, Expect, Store, owned_key};
+use interlingua_store::{Document, DocumentWrite, Expect, Store, owned_key};
 
 /// The collection of the store.
 pub const COLLECTION: &str = "open";
@@ -31,6 +31,7 @@ pub struct OpenItem {
     /// The run that asked.
     pub run: RunId,
     /// When it was asked; 0 for items of an earlier version.
+    #[serde(default)]
     pub asked_at: Millis,
     /// When it expires. `None`: not by itself.
     pub expires: Option<Millis>,
@@ -96,7 +97,7 @@ pub(super) fn key(session: &Session) -> String {
 /// Those of the store.
 pub(super) async fn of_session(store: &Arc<dyn Store>, session: &Session) -> Result<Option<OpenItems>, Fault> {
     let found = store.get(COLLECTION, &key(session)).await.map_err(|error| store_fault(&error))?;
-    Ok(found.and_then(|document| serde_json::from_slice(&document.value).ok()))
+    Ok(found.and_then(|document| parse(&key(session), &document)))
 }
 
 /// The sessions that ask something, in no order that means anything.
@@ -108,11 +109,17 @@ pub(super) async fn list(store: &Arc<dyn Store>) -> Result<Vec<OpenItems>, Fault
     while found.len() < MAX_SESSIONS {
         let page = store.list(COLLECTION, "", after.as_deref(), PAGE).await.map_err(|error| store_fault(&error))?;
         // A document that cannot be read must not hide all others.
-        found.extend(page.iter().filter_map(|entry| serde_json::from_slice(&entry.document.value).ok()));
+        found.extend(page.iter().filter_map(|entry| parse(&entry.key, &entry.document)));
         match page.last() {
             Some(last) if page.len() == PAGE => after = Some(last.key.clone()),
             _ => break,
         }
     }
     Ok(found)
+}
+
+/// A stored document. The next write of its session replaces one that cannot be read.
+fn parse(key: &str, document: &Document) -> Option<OpenItems> {
+    let parsed = serde_json::from_slice(&document.value);
+    parsed.inspect_err(|error| tracing::error!(key, %error, "open items are left out of the list")).ok()
 }

@@ -54,9 +54,7 @@ impl PendingIndex {
     async fn asking(&self, key: &str) -> Result<(Vec<Asking>, Option<Version>), StoreError> {
         let Some(document) = self.store.get(COLLECTION, key).await? else { return Ok((Vec::new(), None)) };
         let value = stored_json::parse(&document.value).unwrap_or_else(Json::null);
-        // An entry of an earlier version has one session.
-        let asking = value.decode::<Vec<Asking>>().or_else(|| Some(vec![value.decode::<Asking>()?]));
-        Ok((asking.unwrap_or_default(), Some(document.version)))
+        Ok((parse(&value), Some(document.version)))
     }
 
     /// The session in which one of the items was asked that a request answers.
@@ -110,6 +108,16 @@ impl PendingIndex {
         }
         // Others ask by the same id all the time: the client of this session begins another one.
         Ok(())
+    }
+}
+
+/// The sessions of an entry. One of an earlier version has one session. A later version may add items to each.
+pub(super) fn parse(value: &Json) -> Vec<Asking> {
+    let asking = |fields: &[Json]| Some((fields.first()?.decode()?, fields.get(1).and_then(Json::decode)));
+    let Some(fields) = value.decode::<Vec<Json>>() else { return Vec::new() };
+    match asking(&fields) {
+        Some(one) => vec![one],
+        None => fields.iter().filter_map(|fields| asking(&fields.decode::<Vec<Json>>()?)).collect(),
     }
 }
 

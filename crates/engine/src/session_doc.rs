@@ -161,6 +161,9 @@ pub(super) struct SessionDoc {
     /// finds it here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) writes: Vec<RunId>,
+    /// Fields of a newer version, which gateways of both versions write meanwhile.
+    #[serde(flatten)]
+    pub(super) unknown: BTreeMap<String, serde_json::Value>,
 }
 
 /// How many writes a document names.
@@ -200,6 +203,7 @@ impl SessionDoc {
             is_listed: false,
             labels: Extra::new(),
             writes: Vec::new(),
+            unknown: BTreeMap::new(),
         }
     }
 

@@ -61,7 +61,15 @@ impl SessionEntries {
             for row in &page {
                 let index = row.key.get(digits..).and_then(|index| u64::from_str_radix(index, 16).ok());
                 let Some(index) = index.filter(|index| indices.contains(index)) else { break 'pages };
-                entries.insert(index, serde_json::from_slice(&row.document.value).map_err(unreadable)?);
+                let entry = serde_json::from_slice(&row.document.value).map_err(unreadable).inspect_err(|fault| {
+                    tracing::error!(
+                        session = key,
+                        index,
+                        reason = fault.detail,
+                        "an entry of a session cannot be read"
+                    );
+                })?;
+                entries.insert(index, entry);
             }
             match page.last() {
                 Some(last) if page.len() as u64 == WINDOW => after = Some(last.key.clone()),

@@ -47,6 +47,8 @@ pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -
         seen: theirs.seen,
         // The write that follows adds its own name.
         writes: theirs.writes.clone(),
+        // This version never changes them.
+        unknown: theirs.unknown.clone(),
     };
 
     let is_replaced = mine.first != base.first;

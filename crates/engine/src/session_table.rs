@@ -150,7 +150,11 @@ impl SessionTable {
 
     async fn load(&self, key: &SessionKey) -> Result<Option<(SessionDoc, Version)>, Fault> {
         let found = self.store.get(COLLECTION, key.as_str()).await.map_err(|error| store_fault(&error))?;
-        found.map(|document| Ok((SessionDoc::parse(&document.value)?, document.version))).transpose()
+        let Some(document) = found else { return Ok(None) };
+        let doc = SessionDoc::parse(&document.value).inspect_err(|fault| {
+            tracing::error!(session = key.as_str(), reason = fault.detail, "a session cannot be read");
+        })?;
+        Ok(Some((doc, document.version)))
     }
 
     /// True if other processes use the same sessions.
@@ -336,7 +340,13 @@ impl SessionTable {
             let page = self.store.list(COLLECTION, &prefix, after.as_deref(), PAGE);
             let page = page.await.map_err(|error| store_fault(&error))?;
             for entry in &page {
-                read(SessionDoc::parse(&entry.document.value)?);
+                match SessionDoc::parse(&entry.document.value) {
+                    Ok(doc) => read(doc),
+                    // One damaged session must not hide all others.
+                    Err(fault) => {
+                        tracing::error!(session = entry.key, reason = fault.detail, "a session is left out of a list")
+                    }
+                }
             }
 
             match page.last() {

@@ -25,12 +25,17 @@ use interlingua_store::{
 pub(super) async fn load(database: &Database, id: RunId) -> Result<Option<Arc<StoredRun>>, ReadError> {
     // One statement, so that metadata and lines are of the same moment.
     let sql = "
-        SELECT r.about, r.hidden, (SELECT string_agg(l.bytes, ''::bytea ORDER BY l.first) FROM il.lines l WHERE l.run = r.id)
+        SELECT r.about, r.hidden, (SELECT string_agg(l.bytes, ''::bytea ORDER BY l.first) FROM il.lines l WHERE l.run = r.id),
+               r.upto
         FROM il.runs r WHERE r.id = $1";
     let Some(row) = database.row(sql, &[(&id.0, Type::UUID)]).await? else { return Ok(None) };
     let lines: Option<&[u8]> = row.get(2);
     let record = journal::read(lines.unwrap_or_default())
         .map_err(|error| StoreError::corrupt(format_args!("run {id}"), error))?;
+    // An incomplete last line is dropped when lines are read.
+    if int(record.len()) < row.get::<_, i64>(3) {
+        return Err(StoreError::corrupt(format_args!("run {id}"), "its last events are missing").into());
+    }
     Ok(Some(Arc::new(StoredRun { record, info: parse_info(id, row.get(0), row.get(1))? })))
 }
 
@@ -66,8 +71,19 @@ pub(super) async fn heads(database: &Database, ids: &[RunId]) -> Result<Vec<Stor
     let mut found = HashMap::new();
     for row in database.rows(sql, &[(&wanted, Type::UUID_ARRAY)]).await? {
         let id = RunId(row.get(0));
-        let record = journal::read(row.get(3)).map_err(|error| StoreError::corrupt(format_args!("run {id}"), error))?;
-        found.insert(id, StoredRun { record, info: without_tools(parse_info(id, row.get(1), row.get(2))?) });
+        let read = || -> Result<StoredRun, ReadError> {
+            let record =
+                journal::read(row.get(3)).map_err(|error| StoreError::corrupt(format_args!("run {id}"), error))?;
+            Ok(StoredRun { record, info: without_tools(parse_info(id, row.get(1), row.get(2))?) })
+        };
+        match read() {
+            Ok(head) => drop(found.insert(id, head)),
+            // One damaged run must not hide all others.
+            Err(ReadError::Store(error @ StoreError::Corrupt { .. })) => {
+                tracing::error!(%error, "a run is left out of a list");
+            }
+            Err(error) => return Err(error),
+        }
     }
     Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
 }
@@ -160,8 +176,18 @@ pub(super) async fn find(database: &Database, query: &Query) -> Result<RunPage, 
         database.rows(page, &page_parameters).await
     })?;
     let total: i64 = total.map_or(0, |row| row.get(0));
-    let mut runs = rows.iter().map(head).collect::<Result<Vec<_>, _>>()?;
-    let more = runs.len() > limit;
+    let mut runs = Vec::with_capacity(rows.len());
+    for row in &rows {
+        match head(row) {
+            Ok(head) => runs.push(head),
+            // One damaged run must not hide all others.
+            Err(ReadError::Store(error @ StoreError::Corrupt { .. })) => {
+                tracing::error!(%error, "a run is left out of a list");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let more = rows.len() > limit;
     runs.truncate(limit);
     let next = runs.last().filter(|_| more).map(|head| head.cursor(filter.order));
     Ok(RunPage { runs, total: usize::try_from(total).unwrap_or(0), next })

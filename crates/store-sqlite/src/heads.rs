@@ -21,14 +21,23 @@ pub(super) fn heads(connection: &mut Connection, ids: &[RunId]) -> Result<Vec<St
             .optional()?;
 
         let Some((number, info, hidden, head)) = found else { continue };
-        let record = match head {
-            Some(lines) => {
-                journal::read(&lines).map_err(|error| StoreError::corrupt(format_args!("run {id}"), error))?
-            }
-            None => load_record(&snapshot, *id, number)?.head(),
+        let read = || -> Result<StoredRun, QueryError> {
+            let record = match head {
+                Some(lines) => {
+                    journal::read(&lines).map_err(|error| StoreError::corrupt(format_args!("run {id}"), error))?
+                }
+                None => load_record(&snapshot, *id, number)?.head(),
+            };
+            Ok(StoredRun { record, info: without_tools(parse_info(*id, &info, hidden)?) })
         };
-
-        heads.push(StoredRun { record, info: without_tools(parse_info(*id, &info, hidden)?) });
+        match read() {
+            Ok(head) => heads.push(head),
+            // One damaged run must not hide all others.
+            Err(QueryError::Store(error @ StoreError::Corrupt { .. })) => {
+                tracing::error!(%error, "a run is left out of a list");
+            }
+            Err(error) => return Err(error),
+        }
     }
     Ok(heads)
 }

@@ -91,7 +91,14 @@ pub(super) fn load_record(snapshot: &Connection, id: RunId, number: i64) -> Resu
         lines.extend_from_slice(row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?);
     }
 
-    Ok(journal::read(&lines).map_err(|error| StoreError::corrupt(format_args!("run {id}"), error))?)
+    let record = journal::read(&lines).map_err(|error| StoreError::corrupt(format_args!("run {id}"), error))?;
+    // An incomplete last line is dropped when lines are read.
+    let events: i64 =
+        snapshot.prepare_cached("SELECT upto FROM runs WHERE number = ?1")?.query_row([number], |row| row.get(0))?;
+    if int(record.len()) < events {
+        return Err(StoreError::corrupt(format_args!("run {id}"), "its last events are missing").into());
+    }
+    Ok(record)
 }
 
 /// The metadata in a run's row.
@@ -243,11 +250,20 @@ pub(super) fn find(connection: &mut Connection, query: &Query) -> Result<RunPage
     let mut runs = Vec::new();
     let mut statement = snapshot.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(&values))?;
+    let mut count = 0;
     while let Some(row) = rows.next()? {
-        runs.push(head(row)?);
+        count += 1;
+        match head(row) {
+            Ok(head) => runs.push(head),
+            // One damaged run must not hide all others.
+            Err(QueryError::Store(error @ StoreError::Corrupt { .. })) => {
+                tracing::error!(%error, "a run is left out of a list");
+            }
+            Err(error) => return Err(error),
+        }
     }
 
-    let more = runs.len() > limit;
+    let more = count > limit;
     runs.truncate(limit);
     let next = runs.last().filter(|_| more).map(|head| head.cursor(order));
     Ok(RunPage { runs, total: usize::try_from(total).unwrap_or(0), next })
