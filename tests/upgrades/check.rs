@@ -51,7 +51,7 @@ async fn every_run_is_shown_followed_and_listed_as_it_was() {
 }
 
 /// A waiting run is readable and can be followed over every protocol that can.
-async fn assert_waits(ann: &Gateway, waiting: &Waiting, what: &str) {
+pub(crate) async fn assert_waits(ann: &Gateway, waiting: &Waiting, what: &str) {
     let what = format!("{what}: {} over {}", waiting.command, waiting.protocol);
     let interrupt = waiting.interrupt(0);
     for reader in ALL_PROTOCOLS {
@@ -172,7 +172,12 @@ async fn answer_both(ann: &Gateway, waiting: &Waiting, answerer: Protocol, is_fi
     assert!(text.contains("I did not send it, because you rejected it"), "{what}: {text}");
 }
 
-async fn both_at_once(ann: &Gateway, waiting: &Waiting, answerer: Protocol, decisions: [Decision; 2]) -> Response {
+pub(crate) async fn both_at_once(
+    ann: &Gateway,
+    waiting: &Waiting,
+    answerer: Protocol,
+    decisions: [Decision; 2],
+) -> Response {
     let of = |item: usize| (waiting.items[item].as_str(), decisions[item] == Decision::Accept);
     let word = |accept: bool| if accept { "accept" } else { "reject" };
     let answers: Vec<(&str, bool)> = vec![of(1), of(0)];
@@ -229,7 +234,7 @@ async fn both_at_once(ann: &Gateway, waiting: &Waiting, answerer: Protocol, deci
 }
 
 /// The session takes a new turn.
-async fn is_free(ann: &Gateway, session: &str, what: &str) {
+pub(crate) async fn is_free(ann: &Gateway, session: &str, what: &str) {
     let answer = turn(ann, "demo", session, "echo free").await;
     assert!(answer.to_string().contains("free"), "{what}: {answer}");
 }

@@ -3,6 +3,7 @@
 //!
 //! Not here: the meaning of the contents.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use interlingua_testing_postgres::Database;
@@ -15,6 +16,13 @@ use crate::contents::Contents;
 pub(crate) enum Kind {
     Sqlite,
     Postgres,
+}
+
+/// A value in the store.
+pub(crate) struct Cell {
+    /// Names the row.
+    pub(crate) row: String,
+    pub(crate) value: Vec<u8>,
 }
 
 /// A store that no gateway has opened yet, or that a gateway has closed.
@@ -112,6 +120,109 @@ impl Files {
                 let sql = sql.replacen("documents", "interlingua.documents", 1);
                 let changed = format!("WITH changed AS ({sql} RETURNING 1) SELECT count(*) FROM changed");
                 assert_ne!(database.sql(&changed).unwrap(), "0", "{sql}");
+            }
+        }
+    }
+
+    /// The condition for rows of a run in a table.
+    pub(crate) fn of_run(&self, table: &str, run: &str) -> String {
+        let id = run.trim_start_matches("response_");
+        match (self.kind, table) {
+            (Kind::Sqlite, "runs") => format!("id = x'{}'", id.replace('-', "")),
+            (Kind::Sqlite, _) => format!("run = (SELECT number FROM runs WHERE id = x'{}')", id.replace('-', "")),
+            (Kind::Postgres, "runs") => format!("id = '{id}'"),
+            (Kind::Postgres, _) => format!("run = '{id}'"),
+        }
+    }
+
+    /// Runs SQL. `store.` in front of tables is their schema.
+    pub(crate) fn execute(&self, sql: &str) {
+        match &self.database {
+            None => {
+                let file = rusqlite::Connection::open(self.path().join("store.db")).unwrap();
+                file.execute_batch(&sql.replace("store.", "main.")).unwrap();
+            }
+            Some(database) => drop(database.sql(&sql.replace("store.", "interlingua.")).unwrap()),
+        }
+    }
+
+    /// Adds a document.
+    pub(crate) fn add_document(&self, collection: &str, key: &str, value: &str) {
+        self.execute(&match self.kind {
+            Kind::Sqlite => format!(
+                "INSERT INTO store.documents (collection, key, version, made, put_at, value)
+                 SELECT '{collection}', '{key}', max(version) + 1, max(version) + 1, max(put_at), CAST('{value}' AS BLOB)
+                 FROM store.documents;
+                 UPDATE store.counters SET value = value + 1 WHERE name = 'version'"
+            ),
+            Kind::Postgres => format!(
+                "INSERT INTO store.documents (collection, key, owner, version, created, put_at, writer, value)
+                 SELECT '{collection}', '{key}', split_part('{key}', chr(31), 1), nextval('store.versions'), 1, max(put_at),
+                        gen_random_uuid(), convert_to('{value}', 'UTF8')
+                 FROM store.documents"
+            ),
+        });
+    }
+
+    /// Everything in the store.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        match &self.database {
+            None => std::fs::read(self.path().join("store.db")).unwrap(),
+            Some(database) => database.dump("interlingua").unwrap().into_bytes(),
+        }
+    }
+
+    /// The values of a column, each with its row.
+    pub(crate) fn cells(&self, table: &str, column: &str, filter: &str) -> Vec<Cell> {
+        match &self.database {
+            None => {
+                let file = rusqlite::Connection::open(self.path().join("store.db")).unwrap();
+                let sql = format!("SELECT rowid, CAST({column} AS BLOB) FROM {table} WHERE {filter} ORDER BY rowid");
+                let mut found = file.prepare(&sql).unwrap();
+                let cell =
+                    |row: &rusqlite::Row<'_>| Ok(Cell { row: row.get::<_, i64>(0)?.to_string(), value: row.get(1)? });
+                found.query_map([], cell).unwrap().map(Result::unwrap).collect()
+            }
+            Some(database) => {
+                let sql = format!(
+                    "SELECT ctid, encode({column}, 'hex') FROM interlingua.{table} WHERE {filter} ORDER BY ctid"
+                );
+                let found = database.sql(&sql).unwrap();
+                let cell = |line: &str| {
+                    let (row, hex) = line.split_once('|').unwrap();
+                    let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+                    Cell { row: row.to_owned(), value: (0..hex.len()).step_by(2).map(byte).collect() }
+                };
+                found.lines().map(cell).collect()
+            }
+        }
+    }
+
+    /// Replaces values that [`Files::cells`] gave. No gateway may have used the store meanwhile.
+    pub(crate) fn set_cells(&self, table: &str, column: &str, cells: &[Cell]) {
+        match &self.database {
+            None => {
+                let mut file = rusqlite::Connection::open(self.path().join("store.db")).unwrap();
+                let transaction = file.transaction().unwrap();
+                for Cell { row, value } in cells {
+                    let sql = format!("UPDATE {table} SET {column} = ?1 WHERE rowid = ?2");
+                    assert_eq!(transaction.execute(&sql, (value, row)).unwrap(), 1, "{sql}");
+                }
+                transaction.commit().unwrap();
+            }
+            Some(database) => {
+                let mut script = String::from("BEGIN;\n");
+                // Rows are named by their place, and an update moves them: all places are looked up before.
+                script.push_str("CREATE TEMP TABLE cells (place tid, value bytea) ON COMMIT DROP;\n");
+                for Cell { row, value } in cells {
+                    let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+                    let _ = writeln!(script, "INSERT INTO cells VALUES ('{row}', decode('{hex}', 'hex'));");
+                }
+                let _ = writeln!(
+                    script,
+                    "UPDATE interlingua.{table} t SET {column} = c.value FROM cells c WHERE t.ctid = c.place;\nCOMMIT;"
+                );
+                database.load(&script).unwrap_or_else(|error| panic!("{error:#}"));
             }
         }
     }

@@ -18,7 +18,9 @@
 
 mod check;
 mod contents;
+mod damaged;
 mod demo;
+mod fields;
 mod files;
 mod played;
 mod stand;

@@ -86,6 +86,12 @@ impl Stand {
         self.gateway.take().unwrap().stop().await;
     }
 
+    /// Stops the gateway in order and returns its store.
+    pub(crate) async fn end(mut self) -> Files {
+        self.stop().await;
+        self.files
+    }
+
     /// The store. Nothing may use it while the gateway runs.
     pub(crate) fn files(&self) -> &Files {
         &self.files
