@@ -22,7 +22,7 @@ pub use decide::{AnswerError, CheckedDecision, decide};
 pub use native::native;
 pub use schema::{SchemaMismatch, fits};
 pub use terms::{ALL_DECISIONS, AnswerPolicy, AskPolicy, NATIVE_DECISIONS, OrphanPolicy, PLAIN_DECISIONS, offer};
-pub use waiting::{AskContext, Open, Outcome, Waiting};
+pub use waiting::{AskContext, Open, Outcome, SentAnswers, TakenAnswers, Waiting};
 
 pub use crate::pending::decision_word;
 

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use interlingua_core::answer::{ALL_DECISIONS, AnswerPolicy, AskContext, Waiting};
+use interlingua_core::answer::{ALL_DECISIONS, AnswerPolicy, AskContext, Outcome, Waiting};
 use interlingua_core::capability::ToolOutputs;
 use interlingua_core::model::ToolCall;
 use interlingua_core::pending::Pending;
@@ -30,8 +30,11 @@ fn timed(items: Vec<Pending>) -> f64 {
         tool_outputs: ToolOutputs::Each,
     };
     let mut waiting = Waiting::default();
+    let answers = waiting.take(Vec::new(), Vec::new(), AnswerPolicy::default(), 1_000);
+    let Outcome::Send { taken, .. } = answers else { panic!("nothing is open: {answers:?}") };
+    let sent = waiting.confirm_sent(taken);
     let start = Instant::now();
-    waiting.ask(items, &asked);
+    waiting.ask(sent, items, &asked);
     let took = start.elapsed().as_secs_f64();
     assert_eq!(waiting.open().count(), 256, "a bounded number stays open");
     took

@@ -186,7 +186,10 @@ fn history_shows_messages_as_they_were_sent() {
         decisions: NATIVE_DECISIONS,
         tool_outputs: ToolOutputs::Each,
     };
-    open.ask(record.run().pending(), &by);
+    let first = open.take(Vec::new(), Vec::new(), AnswerPolicy::default(), 0);
+    let Outcome::Send { taken, .. } = first else { panic!("nothing is open: {first:?}") };
+    let sent = open.confirm_sent(taken);
+    open.ask(sent, record.run().pending(), &by);
     let outcome = open.take(next.request.input.clone(), next.answers.clone(), next.answer_policy, 0);
     let Outcome::Send { input, .. } = outcome else { panic!("the run continues: {outcome:?}") };
     assert_eq!((input.len(), input[0].id.as_deref()), (1, Some("m-2")), "the answer keeps the message's id");

@@ -111,12 +111,23 @@ pub struct AskContext<'a> {
     pub tool_outputs: ToolOutputs,
 }
 
+/// The answers that [`Waiting::take`] has taken for one turn, none included. The turn ends this state: with
+/// [`Waiting::confirm_sent`] when the upstream has accepted the request, and with [`Waiting::reopen`] if it has not.
+#[derive(Debug)]
+#[must_use = "confirm that the answers were sent, or open their items again"]
+pub struct TakenAnswers(());
+
+/// Proof that the answers of a turn were sent: only then may the turn ask something ([`Waiting::ask`]).
+#[derive(Debug)]
+pub struct SentAnswers(());
+
 /// The handling of a request.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Outcome {
-    /// Send it upstream. The items it answers are closed from now on. Call [`Waiting::confirm_sent`] when the upstream
-    /// has accepted the request, and [`Waiting::reopen`] if it has not.
+    /// Send it upstream. The items it answers are closed from now on.
     Send {
+        /// The answers, until the upstream has accepted or refused them.
+        taken: TakenAnswers,
         /// The input with its answers in canonical form, but without the questions ([`super::with_requests`]).
         input: Input,
         /// The items it answers.
@@ -178,8 +189,8 @@ impl Waiting {
 
     /// Adds the items that a turn ended with. An item with a known id replaces the old one. Beyond 256 items, the
     /// oldest are dropped, tool calls first. Takes linear time: a misbehaving agent may ask tens of thousands of
-    /// questions at once.
-    pub fn ask(&mut self, items: Vec<Pending>, asked: &AskContext<'_>) {
+    /// questions at once. `_sent`: the answers of the same turn.
+    pub fn ask(&mut self, _sent: SentAnswers, items: Vec<Pending>, asked: &AskContext<'_>) {
         let mut items = last_of_each_id(items);
         {
             let ids: HashSet<&str> = items.iter().map(|item| item.id.as_str()).collect();
@@ -244,12 +255,13 @@ impl Waiting {
     }
 
     /// The upstream has accepted the answers: they cannot be given again.
-    pub fn confirm_sent(&mut self) {
+    pub fn confirm_sent(&mut self, _taken: TakenAnswers) -> SentAnswers {
         self.sent.clear();
+        SentAnswers(())
     }
 
     /// The upstream has not accepted the answers: their items are open again (docs/human-in-the-loop.md#rule-3).
-    pub fn reopen(&mut self) {
+    pub fn reopen(&mut self, _taken: TakenAnswers) {
         for mut open in std::mem::take(&mut self.sent).into_iter().rev() {
             open.decided = None;
             open.said = None;
@@ -363,7 +375,7 @@ impl Waiting {
         sent.extend::<Vec<_>>(left_out);
 
         self.sent = sent;
-        Outcome::Send { input, answered, freed: Vec::new() }
+        Outcome::Send { taken: TakenAnswers(()), input, answered, freed: Vec::new() }
     }
 
     /// True if the agent would not understand these answers yet: those to other calls of the same run are missing.

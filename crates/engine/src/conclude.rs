@@ -3,7 +3,6 @@
 //! Not here: how the turn ended ([`super::turn_driver`]), and how ends are made safe ([`super::commit`]).
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use interlingua_core::agent_event::Awaits;
 use interlingua_core::answer::AskContext;
@@ -11,9 +10,9 @@ use interlingua_core::call::RunState;
 use interlingua_core::event::Millis;
 use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::{End, FaultKind, Json, Run, RunId};
-use tokio::time::sleep;
 
 use super::active_run::{ActiveRun, Publish};
+use super::backoff::Backoff;
 use super::basis::Basis;
 use super::connection::ConnectionCache;
 use super::handover::Handover;
@@ -25,9 +24,6 @@ use super::transcripts::Transcripts;
 use super::turn::{Prepared, Turn};
 use super::{commit, faults};
 use interlingua_base::clock;
-
-/// How often a session is written again while a shared store cannot be reached.
-const SAVE_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Notes, writes and publishes what turns come to.
 pub(super) struct Concluder {
@@ -46,7 +42,7 @@ pub(super) struct Concluded<'a> {
     /// The runs it answered.
     pub(super) linked: LinkedRuns,
     /// `None`: it was never found out what to ask.
-    pub(super) prepared: Option<&'a Prepared>,
+    pub(super) prepared: Option<&'a mut Prepared>,
     /// What the connector wants to have again with the session's next turn.
     pub(super) connector_state: Option<Json>,
 }
@@ -134,6 +130,7 @@ impl Concluder {
         let connection = connection.and_then(Weak::upgrade);
         let is_kept = turn.policy.stored || connection.is_some();
 
+        let changes_session = prepared.is_some() || ended.is_withdrawn;
         let before = Box::pin(self.entries_before(turn, is_of_connection)).await;
         let open = if ended.is_withdrawn {
             // As if the agent had not been called.
@@ -145,7 +142,6 @@ impl Concluder {
         };
 
         let state = ended.next_state(turn, &open);
-        let changes_session = prepared.is_some() || ended.is_withdrawn;
         let is_shared = self.runs.is_shared();
         if is_shared && changes_session && !run.is_unobserved() {
             // Other replicas may read an end as soon as it is recorded: what it comes to is in the session by then.
@@ -215,6 +211,7 @@ impl Concluder {
     /// Writes the session of a turn. Other replicas read it there, so a shared store that cannot be reached is waited
     /// for as long as the run is not lost: the run's end must not be there without it.
     async fn save_session(&self, run: &ActiveRun, turn: &Turn, asked: &[Pending]) {
+        let mut backoff = Backoff::new();
         // The replica that has a lost run writes its session, too.
         while !run.is_lost() {
             let added = self.pending_index.add(&turn.session, run, asked).await;
@@ -226,7 +223,7 @@ impl Concluder {
                 let (code, detail) = (fault.code(), fault.detail.as_deref());
                 return tracing::warn!(run = %run.id(), code, detail, "{}", fault.message);
             }
-            sleep(SAVE_INTERVAL).await;
+            backoff.pause().await;
         }
     }
 }
@@ -242,7 +239,7 @@ struct Note {
 }
 
 /// Notes a turn in its session. Returns the items that are open.
-fn note_in_session(run: &ActiveRun, turn: &Turn, prepared: &Prepared, ended: &Ended, note: Note) -> Vec<Pending> {
+fn note_in_session(run: &ActiveRun, turn: &Turn, prepared: &mut Prepared, ended: &Ended, note: Note) -> Vec<Pending> {
     let is_discarded = turn.policy.discard_if_unreached && !run.view(|view| view.info.stored);
     let mut open = Vec::new();
     let mut doc = turn.session.doc();
@@ -250,7 +247,7 @@ fn note_in_session(run: &ActiveRun, turn: &Turn, prepared: &Prepared, ended: &En
         doc.latest = Some(run.id());
     }
 
-    doc.waiting.confirm_sent();
+    let sent = prepared.taken.take().map(|taken| doc.waiting.confirm_sent(taken));
 
     if ended.is_good() {
         let asked = AskContext {
@@ -263,7 +260,9 @@ fn note_in_session(run: &ActiveRun, turn: &Turn, prepared: &Prepared, ended: &En
         };
         // The agent has gone on without the answers that it was not given to an earlier turn.
         doc.waiting.withdraw(run.id());
-        doc.waiting.ask(ended.asked.clone(), &asked);
+        if let Some(sent) = sent {
+            doc.waiting.ask(sent, ended.asked.clone(), &asked);
+        }
         open = doc.waiting.pending_of(run.id());
 
         let branches_off = doc.is_empty() && note.before.as_ref().is_some_and(|before| !before.is_empty());

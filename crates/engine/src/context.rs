@@ -100,7 +100,7 @@ impl ContextBuilder {
     ) -> Result<Outcome, Fault> {
         if let Some(user) = &spoken.request.user_id
             && self.sessions.is_shared()
-            && session.belongs_to_another(user)
+            && !session.claim_user(user)
         {
             // Another user has begun it on another replica, at the same time: with the next request there are two.
             return Err(faults::busy(&session.id));
@@ -117,8 +117,8 @@ impl ContextBuilder {
         // that a refused one leaves no trace in the session.
         let (input, answers) = (spoken.request.input.clone(), spoken.answers.clone());
         let outcome = session.doc().waiting.take(input, answers, spoken.answer_policy, now);
-        let (input, answered, freed) = match outcome {
-            answer::Outcome::Send { input, answered, freed } => (input, answered, freed),
+        let (taken, input, answered, freed) = match outcome {
+            answer::Outcome::Send { taken, input, answered, freed } => (taken, input, answered, freed),
             answer::Outcome::Wait(reason) => {
                 let run = session.doc().waiting.open().next().map(|open| open.run).or(doc.latest);
                 // Answers that were collected so far survive a restart.
@@ -158,6 +158,7 @@ impl ContextBuilder {
             connector_state,
             answered,
             freed,
+            taken: Some(taken),
             decided,
             begins: begins_with_messages,
             input: recorded,

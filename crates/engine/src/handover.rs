@@ -4,18 +4,14 @@
 //! Not here: handing a run over ([`super::conclude`]), and taking it ([`super::later_turns`]).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use interlingua_core::{Fault, FaultKind, RunId};
-use tokio::time::sleep;
 
 use super::active_run::{ActiveRun, Publish};
+use super::backoff::Backoff;
 use super::commit;
 use super::run_table::RunTable;
 use super::session::Session;
-
-/// How often it is tried while the store cannot be reached.
-const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Ends runs that no other replica took.
 pub(super) struct Handover {
@@ -32,12 +28,13 @@ impl Handover {
     pub(super) fn watch(self: &Arc<Self>, run: &ActiveRun, session: &Arc<Session>) {
         let (this, id, session) = (Arc::clone(self), run.id(), Arc::clone(session));
         tokio::task::spawn_local(async move {
+            let mut backoff = Backoff::new();
             while let Err(fault) = this.end_if_left(id, &session).await {
                 if fault.kind != FaultKind::Overloaded || this.runs.is_closed() {
                     return tracing::warn!(run = %id, "a run that waits for queued turns of another gateway may stay open: {fault}");
                 }
                 // Neither did the other replica reach the store.
-                sleep(RETRY_INTERVAL).await;
+                backoff.pause().await;
             }
         });
     }

@@ -253,7 +253,10 @@ impl LaterTurns {
                 state.about.labels = labels;
             }
             match state.about.state {
-                RunState::Ended(_) => Err(faults::run_ended(run.id())),
+                RunState::Ended(_) => {
+                    turn.reopen_answers();
+                    Err(faults::run_ended(run.id()))
+                }
                 RunState::Waiting | RunState::WaitingForAuth => {
                     // A client that left did so before this turn.
                     run.cancel.reset();

@@ -11,6 +11,7 @@ mod abort_guard;
 mod active_run;
 mod agent;
 mod answer;
+mod backoff;
 mod basis;
 mod calling;
 mod cancel_flag;

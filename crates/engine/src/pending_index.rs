@@ -10,7 +10,7 @@ use interlingua_core::{Fault, Json, Owner};
 use super::active_run::ActiveRun;
 use super::agent::Agent;
 use super::faults::store_fault;
-use super::session::Session;
+use super::session::{Lifetime, Session};
 use super::session_table::SessionTable;
 use super::stored_json;
 use super::turn::Spoken;
@@ -79,7 +79,7 @@ impl PendingIndex {
 
     /// Adds the open items of a run.
     pub(super) async fn add(&self, session: &Session, run: &ActiveRun, open: &[Pending]) -> Result<(), Fault> {
-        if session.is_in_memory() {
+        if session.resolve_lifetime() == Lifetime::Connection {
             return Ok(());
         }
 

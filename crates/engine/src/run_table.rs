@@ -12,7 +12,7 @@ use interlingua_core::call::RunState;
 use interlingua_core::pending::Pending;
 use interlingua_core::{Fault, Owner, RunId};
 use tokio::sync::watch;
-use tokio::time::{Duration, Instant, sleep};
+use tokio::time::{Duration, timeout};
 
 use super::active_run::{ActiveRun, PinnedRun, Publish};
 use super::agent::Agents;
@@ -23,12 +23,11 @@ use super::run_handle::RunHandle;
 use super::session::Session;
 use super::session_table::SessionTable;
 use super::unstored::UnstoredRuns;
+use super::waits::until_visible;
 use interlingua_store::{Claim, Store, StoreError, StoreFuture, StoredRun};
 
 /// How long the pause of a run may take to be written before its next turn is refused.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often it is looked for meanwhile.
-const RELEASE_INTERVAL: Duration = Duration::from_millis(2);
 
 /// All runs.
 pub(super) struct RunTable {
@@ -282,12 +281,9 @@ impl RunTable {
         if !self.is_shared() {
             return Ok(());
         }
-        let deadline = Instant::now() + RELEASE_TIMEOUT;
-        while run.run_state().is_waiting() && run.settling().is_some() {
-            if Instant::now() >= deadline {
-                return Err(faults::store_unavailable());
-            }
-            sleep(RELEASE_INTERVAL).await;
+        if let Some(pause) = run.settling().filter(|_| run.run_state().is_waiting()) {
+            let visible = timeout(RELEASE_TIMEOUT, until_visible(run, pause)).await;
+            visible.map_err(|_| faults::store_unavailable())?;
         }
         self.release_if_idle(run);
         Ok(())

@@ -45,6 +45,15 @@ impl SessionKey {
     }
 }
 
+/// How long a session is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lifetime {
+    /// As long as its connection.
+    Connection,
+    /// In the store.
+    Stored,
+}
+
 /// A session in memory.
 pub(super) struct Session {
     key: SessionKey,
@@ -250,18 +259,17 @@ impl Session {
         self.in_memory.load(Ordering::Relaxed)
     }
 
-    /// True if it ends with its connection. A session that waits for a person's decision does not: the decision may
-    /// come over another connection or another protocol.
-    pub(super) fn is_in_memory(&self) -> bool {
+    /// Decides whether it ends with its connection. A session that waits for a person's decision is stored from now on:
+    /// the decision may come over another connection or another protocol.
+    pub(super) fn resolve_lifetime(&self) -> Lifetime {
         if !self.lives_in_memory() {
-            return false;
+            return Lifetime::Stored;
         }
-
-        let waits = self.doc().waiting.open().any(|open| open.item.kind != PendingKind::Tool);
-        if waits {
+        if self.doc().waiting.open().any(|open| open.item.kind != PendingKind::Tool) {
             self.store_from_now_on();
+            return Lifetime::Stored;
         }
-        !waits
+        Lifetime::Connection
     }
 
     /// The user where no client named one: made of the session's id, so that anonymous clients do not share one memory
@@ -281,23 +289,23 @@ impl Session {
         if by_plain_name && !self.owner.is_shared() { name.to_owned() } else { upstream_ids::user(&self.owner, name) }
     }
 
-    /// True if a turn of it named another user. A conversation is its owner's, whichever user speaks in it.
-    pub(super) fn belongs_to_another(&self, user: &str) -> bool {
+    /// Claims it for a user. False: it is another user's. A conversation is its owner's, whichever user speaks in it.
+    pub(super) fn claim_user(&self, user: &str) -> bool {
         let mut doc = self.doc();
         if doc.is_conversation {
-            return false;
+            return true;
         }
 
         let is_first_turn = doc.latest.is_none();
         match &doc.user_id {
             // A client that named no user was given the session's own.
-            Some(known) => known != user && *known != self.own_user(),
+            Some(known) => known == user || *known == self.own_user(),
             None => {
                 // Set at once, not with the turn: two first turns may come at the same time.
                 if is_first_turn {
                     doc.user_id = Some(user.to_owned());
                 }
-                false
+                true
             }
         }
     }

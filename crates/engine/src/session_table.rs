@@ -13,7 +13,7 @@ use interlingua_core::{Fault, FaultKind, Owner, RunId};
 use super::complete::complete;
 use super::faults::{self, store_fault};
 use super::open_items;
-use super::session::{HeldTicket, Queued, Session, SessionKey, TurnGuard};
+use super::session::{HeldTicket, Lifetime, Queued, Session, SessionKey, TurnGuard};
 use super::session_doc::SessionDoc;
 use super::session_entries::SessionEntries;
 use interlingua_base::clock;
@@ -81,7 +81,7 @@ impl SessionTable {
         user: Option<&str>,
     ) -> Result<Arc<Session>, Fault> {
         let session = self.get_or_create(agent, owner, id).await?;
-        let Some(user) = user.filter(|user| session.belongs_to_another(user)) else { return Ok(session) };
+        let Some(user) = user.filter(|user| !session.claim_user(user)) else { return Ok(session) };
 
         let key = session.key().of_user(user);
         let found = self.find_by_key(&key, owner).await?;
@@ -188,7 +188,7 @@ impl SessionTable {
 
     /// Writes a session and its new entries, at once. Resolves when they are safe.
     pub(super) async fn save(&self, session: &Arc<Session>) -> Result<(), Fault> {
-        if session.is_in_memory() {
+        if session.resolve_lifetime() == Lifetime::Connection {
             return Ok(());
         }
         if !self.is_shared() {

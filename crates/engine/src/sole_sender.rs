@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
+use super::backoff::Backoff;
 use interlingua_base::clock;
 use interlingua_store::{Conflict, Document, Expect, Store, StoreError, StoreFuture, Version};
 
@@ -21,7 +22,7 @@ pub const COLLECTION: &str = "pushed";
 const LEASE: Duration = Duration::from_secs(60);
 /// How often it is renewed.
 pub(super) const RENEWAL: Duration = Duration::from_secs(20);
-/// How often it is tried to get it, and looked whether another replica has begun.
+/// How often it is looked whether another replica has begun, while a request waits for its next attempt.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// A replica that sends for longer than this to one receiver is not waited for.
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -73,6 +74,7 @@ impl SoleSender {
     ) -> Option<(Self, u64)> {
         let (holder, began) = (clock::new_id().to_string(), Instant::now());
         let is_shared = store.shared().is_some();
+        let mut backoff = Backoff::new();
         while began.elapsed() < TIMEOUT {
             // A store that fails is asked again: the run goes on meanwhile, and nothing is sent that is not safe.
             let leased = if is_shared { store.lease(&lease(key), &holder, LEASE).await } else { Ok(true) };
@@ -86,7 +88,7 @@ impl SoleSender {
                 Err(StoreError::Closed) => return None,
                 Ok(None) | Err(_) => {}
             }
-            sleep(RETRY_INTERVAL).await;
+            backoff.pause().await;
         }
         drop(store.release(&lease(key), &holder));
         None
@@ -134,11 +136,12 @@ impl SoleSender {
         if !self.is_shared() {
             return true;
         }
+        let mut backoff = Backoff::new();
         loop {
             match self.is_current().await {
                 Ok(is_current) => return is_current,
                 Err(StoreError::Fenced | StoreError::Closed) => return false,
-                Err(_) => sleep(RETRY_INTERVAL).await,
+                Err(_) => backoff.pause().await,
             }
         }
     }

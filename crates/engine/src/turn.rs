@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use interlingua_core::answer::{Answer, AnswerPolicy};
+use interlingua_core::answer::{Answer, AnswerPolicy, TakenAnswers};
 use interlingua_core::call::RunState;
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::loss::Losses;
@@ -144,6 +144,8 @@ pub(super) struct Prepared {
     pub(super) answered: Vec<Pending>,
     /// The runs whose last open item it closes.
     pub(super) freed: Vec<RunId>,
+    /// Its answers, until the agent has accepted or refused them.
+    pub(super) taken: Option<TakenAnswers>,
     /// True if a pending item was decided: the session has to be safe before the agent is called.
     pub(super) decided: bool,
     /// True if the session begins with messages of its client: they have to be safe before the agent's answer is shown.
@@ -269,6 +271,15 @@ impl Turn {
         if let Some(took) = took.filter(|_| self.first_event.is_none()) {
             self.agent.metrics.began_after(self.protocol, took);
             self.first_event = Some(took);
+        }
+    }
+
+    /// The turn is not taken: items that it would have answered are open again.
+    pub(super) fn reopen_answers(&mut self) {
+        if let Some(Place::Ready(_, prepared)) = &mut self.place
+            && let Some(taken) = prepared.taken.take()
+        {
+            self.session.doc().waiting.reopen(taken);
         }
     }
 

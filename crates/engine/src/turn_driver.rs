@@ -109,7 +109,7 @@ impl<'a> TurnDriver<'a> {
             None => Box::pin(self.request(opened)).await,
         };
 
-        let Reached { guard, prepared, mut conversation } = Box::pin(self.note_start(requested)).await;
+        let Reached { guard, mut prepared, mut conversation } = Box::pin(self.note_start(requested)).await;
 
         if let Some(conversation) = &mut conversation {
             let store = self.services.runs.store();
@@ -150,7 +150,7 @@ impl<'a> TurnDriver<'a> {
             turn: &mut self.turn,
             connection: self.connection.as_ref(),
             linked: self.linked,
-            prepared: prepared.as_deref(),
+            prepared: prepared.as_deref_mut(),
             connector_state,
         };
 
@@ -288,18 +288,17 @@ impl<'a> TurnDriver<'a> {
             Ok(Requested { guard, mut prepared, opened: Err(fault) }) => {
                 prepared.forget_home();
                 // A decision that did not arrive can be made again (docs/human-in-the-loop.md#rule-3).
-                if fault.kind != FaultKind::Canceled {
-                    self.turn.session.doc().waiting.reopen();
+                if fault.kind != FaultKind::Canceled
+                    && let Some(taken) = prepared.taken.take()
+                {
+                    self.turn.session.doc().waiting.reopen(taken);
                     self.linked.wait_again(&prepared.freed, &self.turn.session).await;
                 }
                 self.end_unreached(fault);
                 Reached { guard: Some(guard), prepared: Some(prepared), conversation: None }
             }
             Err(fault) => {
-                if self.turn.is_ready() {
-                    // Its answers were taken, and the agent was not called.
-                    self.turn.session.doc().waiting.reopen();
-                }
+                self.turn.reopen_answers();
                 self.end_unreached(fault);
                 Reached::default()
             }

@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use interlingua_core::RunId;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use super::sole_sender::{RENEWAL, RETRY_INTERVAL};
+use super::backoff::Backoff;
+use super::sole_sender::RENEWAL;
 use interlingua_base::clock;
 use interlingua_store::{Conflict, DocumentEntry, Expect, Store, StoreError, StoreFuture, Version};
 
@@ -136,6 +137,7 @@ impl Undelivered {
 impl Listed {
     /// Waits until it is on the list.
     pub(super) async fn written(&mut self) {
+        let mut backoff = Backoff::new();
         for _ in 0..MAX_WRITES {
             let writing = self.writing.take().unwrap_or_else(|| self.list.write(&self.receiver, self.from));
             match writing.await {
@@ -145,7 +147,7 @@ impl Listed {
                 }
                 Err(error) => tracing::debug!(%error, "what is left to push is not noted"),
             }
-            sleep(RETRY_INTERVAL).await;
+            backoff.pause().await;
         }
     }
 

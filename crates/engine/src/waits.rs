@@ -1,4 +1,4 @@
-//! What the driver of a run waits for besides the agent: room for more of the answer, and being canceled.
+//! Waits within this process: for room for more of an answer, for a cancellation, for an event to be visible.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use interlingua_core::Fault;
 use tokio::time::timeout;
 
-use super::active_run::ActiveRun;
+use super::active_run::{ActiveRun, Take};
 use super::commit::WRITE_TIMEOUT;
 use super::faults;
 use super::unread::UnreadBudget;
@@ -21,6 +21,24 @@ const READER_TIMEOUT: Duration = Duration::from_secs(600);
 /// Polls once.
 pub(super) async fn poll_once<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
     poll_fn(|context| Poll::Ready(poll(context))).await
+}
+
+/// Waits until an event of a run is visible, or the run has no further one.
+pub(super) async fn until_visible(run: &Arc<ActiveRun>, sequence: u64) {
+    let reader = Reader { run, index: run.add_follower(false) };
+    poll_fn(|context| run.poll_steps(reader.index, sequence, context, &mut |_, _| Take::Enough)).await;
+}
+
+/// A follower that reads nothing. Removed on drop.
+struct Reader<'a> {
+    run: &'a ActiveRun,
+    index: usize,
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        self.run.remove_follower(self.index);
+    }
 }
 
 /// Waits while the store or the readers are too far behind. A store that several processes share writes what is behind

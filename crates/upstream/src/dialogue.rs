@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use interlingua_core::answer::{Answer, AnswerBody, AnswerPolicy, AskContext, AskPolicy, Outcome, Waiting};
+use interlingua_core::answer::{
+    Answer, AnswerBody, AnswerPolicy, AskContext, AskPolicy, Outcome, SentAnswers, TakenAnswers, Waiting,
+};
 use interlingua_core::capability::{HistoryNeed, UpstreamCapabilities};
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::loss::{Loss, Losses};
@@ -153,7 +155,7 @@ impl Dialogue {
     /// # Errors
     /// The answer does not match a pending item, more answers are needed first, or the agent cannot be called.
     pub async fn turn(&mut self, spoken: UserInput<'_>, listener: &mut dyn Listener) -> Result<TurnEnd, Fault> {
-        let (input, answered) = self.take(spoken)?;
+        let (taken, input, answered) = self.take(spoken)?;
         let run = clock::new_id();
         let mut record = Record::new(Run::new(run, &self.agent, &self.memory.session, clock::now()));
         record.start_turn(input.clone());
@@ -164,11 +166,11 @@ impl Dialogue {
         let mut conversation = match begun {
             Ok(conversation) => conversation,
             Err(fault) => {
-                self.memory.waiting.reopen();
+                self.memory.waiting.reopen(taken);
                 return Err(fault);
             }
         };
-        self.memory.waiting.confirm_sent();
+        let sent = self.memory.waiting.confirm_sent(taken);
 
         let mut reading = Reading { record, normalizer, seen: 0, began, first_event: None };
         if let Err(fault) = reading.listen(&mut conversation, listener).await {
@@ -180,12 +182,12 @@ impl Dialogue {
             self.memory.state = state;
         }
         conversation.release();
-        self.conclude(run, input, &reading.record, &end);
+        self.conclude(run, sent, input, &reading.record, &end);
         Ok(TurnEnd { pending: self.pending(), ..end })
     }
 
     /// The input for the upstream.
-    fn take(&mut self, spoken: UserInput<'_>) -> Result<(Input, Vec<Pending>), Fault> {
+    fn take(&mut self, spoken: UserInput<'_>) -> Result<(TakenAnswers, Input, Vec<Pending>), Fault> {
         let (input, answers) = match spoken {
             UserInput::Text(text) => (vec![Message::user(text)], Vec::new()),
             UserInput::Answer { item, text } => {
@@ -197,7 +199,7 @@ impl Dialogue {
         };
         let policy = AnswerPolicy { asking: AskPolicy::OneByOne, ..AnswerPolicy::default() };
         match self.memory.waiting.take(input, answers, policy, clock::now()) {
-            Outcome::Send { input, answered, .. } => Ok((input, answered)),
+            Outcome::Send { taken, input, answered, .. } => Ok((taken, input, answered)),
             Outcome::Wait(reason) => {
                 let reason = reason.unwrap_or_else(|| "the agent waits for an answer to each item first".to_owned());
                 Err(Fault::new(FaultKind::Waiting, reason))
@@ -247,7 +249,7 @@ impl Dialogue {
         self.upstream.capabilities()
     }
 
-    fn conclude(&mut self, run: RunId, input: Input, record: &Record, end: &TurnEnd) {
+    fn conclude(&mut self, run: RunId, sent: SentAnswers, input: Input, record: &Record, end: &TurnEnd) {
         let capabilities = self.capabilities();
         if matches!(end.end, End::Completed | End::Incomplete) {
             let asked = AskContext {
@@ -258,7 +260,7 @@ impl Dialogue {
                 decisions: capabilities.decisions,
                 tool_outputs: capabilities.tool_outputs,
             };
-            self.memory.waiting.ask(end.pending.clone(), &asked);
+            self.memory.waiting.ask(sent, end.pending.clone(), &asked);
         }
         self.past.extend(input);
         let answer = record.run().messages.iter().filter(|message| {

@@ -222,8 +222,8 @@ impl Gateway {
             return Err(Fault::new(FaultKind::Busy, format!("session '{id}' is busy")));
         }
 
-        let input = match session.waiting.take(run.request.input, run.answers, run.answer_policy, self.now) {
-            Outcome::Send { input, .. } => input,
+        let (taken, input) = match session.waiting.take(run.request.input, run.answers, run.answer_policy, self.now) {
+            Outcome::Send { taken, input, .. } => (taken, input),
             Outcome::Refused(fault) => return Err(fault),
             Outcome::Wait(_) => {
                 let pending: Vec<Pending> = session.waiting.open().map(|open| open.item.clone()).collect();
@@ -238,13 +238,13 @@ impl Gateway {
         let action = self.agent.pop().expect("the test sets the agent's next action");
         let record = match action {
             AgentAction::Refuses(kind) => {
-                session.waiting.reopen();
+                session.waiting.reopen(taken);
                 return Err(Fault::new(kind, "the agent is not available"));
             }
             AgentAction::Frames(frames) => normalized(run_id, id, input, &frames, self.now, None),
             AgentAction::Fails(why) => normalized(run_id, id, input, &[], self.now, Some(why)),
         };
-        session.waiting.confirm_sent();
+        let sent = session.waiting.confirm_sent(taken);
         let asked = AskContext {
             run: run_id,
             now: self.now,
@@ -253,7 +253,7 @@ impl Gateway {
             decisions: ALL_DECISIONS,
             tool_outputs: ToolOutputs::Each,
         };
-        session.waiting.ask(record.run().pending(), &asked);
+        session.waiting.ask(sent, record.run().pending(), &asked);
         let pending = session.waiting.pending_of(run_id);
 
         let about = RunInfo {

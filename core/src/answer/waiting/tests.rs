@@ -43,7 +43,7 @@ fn tool(id: &str) -> Pending {
 
 fn waiting(items: Vec<Pending>) -> Waiting {
     let mut waiting = Waiting::default();
-    waiting.ask(items, &context());
+    waiting.ask(SentAnswers(()), items, &context());
     waiting
 }
 
@@ -120,7 +120,7 @@ fn a_new_user_message_approves_nothing() {
 #[test]
 fn an_edit_for_an_upstream_that_does_not_accept_edits_is_refused() {
     let mut waiting = Waiting::default();
-    waiting.ask(vec![approval("a")], &AskContext { decisions: NATIVE_DECISIONS, ..context() });
+    waiting.ask(SentAnswers(()), vec![approval("a")], &AskContext { decisions: NATIVE_DECISIONS, ..context() });
     let offered = &waiting.open().next().expect("open").item.decisions;
     assert_eq!(*offered, [Decision::Accept, Decision::Respond, Decision::Reject]);
     let edit = answer("a", r#"{"approved":true,"editedArgs":{"to":"b"}}"#);
@@ -132,7 +132,7 @@ fn an_edit_for_an_upstream_that_does_not_accept_edits_is_refused() {
 fn edited_arguments_must_match_the_schema_of_the_tool() {
     let tools = [Json::parse(r#"{"type":"function","function":{"name":"send_mail","parameters":{"type":"object","properties":{"to":{"type":"string"}}}}}"#).expect("JSON")];
     let mut waiting = Waiting::default();
-    waiting.ask(vec![approval("a")], &AskContext { tools: &tools, ..context() });
+    waiting.ask(SentAnswers(()), vec![approval("a")], &AskContext { tools: &tools, ..context() });
     let edit = |to: &str| vec![answer("a", &format!(r#"{{"type":"edit","args":{{"to":{to}}}}}"#))];
     let fault = refused(waiting.take(Vec::new(), edit("7"), ALL_TOGETHER, 1_000));
     assert_eq!(fault.message, "the answer does not match its schema: to must be of type string");
@@ -150,10 +150,10 @@ fn an_item_cannot_be_decided_twice() {
         // Whether or not the upstream has accepted the answer yet.
         let fault = refused(waiting.take(Vec::new(), vec![answer("a", again)], ALL_TOGETHER, 1_000));
         assert_eq!((fault.kind, fault.code()), (FaultKind::Conflict, NOT_WAITING));
-        waiting.confirm_sent();
+        waiting.confirm_sent(TakenAnswers(()));
     }
     let twice = vec![answer("b", "yes"), answer("b", "no")];
-    waiting.ask(vec![approval("b")], &context());
+    waiting.ask(SentAnswers(()), vec![approval("b")], &context());
     assert_eq!(refused(waiting.take(Vec::new(), twice, ALL_TOGETHER, 1_000)).code(), NOT_TAKEN);
     assert_eq!(open(&waiting), ["b"]);
 }
@@ -163,7 +163,7 @@ fn an_answer_the_upstream_did_not_accept_can_be_given_again() {
     let mut waiting = waiting(vec![approval("a"), approval("b")]);
     let both = vec![answer("a", "yes"), answer("b", "no")];
     let first = sent(waiting.take(Vec::new(), both.clone(), ALL_TOGETHER, 1_000));
-    waiting.reopen();
+    waiting.reopen(TakenAnswers(()));
     assert_eq!(open(&waiting), ["a", "b"]);
     assert_eq!(sent(waiting.take(Vec::new(), both, ALL_TOGETHER, 1_000)), first);
 }
@@ -173,9 +173,9 @@ fn the_number_of_remembered_ids_is_limited() {
     let mut waiting = Waiting::default();
     for number in 0..1_000 {
         let id = format!("a{number}");
-        waiting.ask(vec![approval(&id)], &context());
+        waiting.ask(SentAnswers(()), vec![approval(&id)], &context());
         sent(waiting.take(Vec::new(), vec![answer(&id, "yes")], ALL_TOGETHER, 1_000));
-        waiting.confirm_sent();
+        waiting.confirm_sent(TakenAnswers(()));
     }
     assert_eq!(waiting.closed.len(), MAX_CLOSED);
     assert!(waiting.open.is_empty() && waiting.sent.is_empty());
@@ -235,7 +235,7 @@ fn new_input_waits_for_open_items_but_not_for_open_tool_calls() {
     let mut waiting = waiting(vec![tool("c")]);
     assert_eq!(sent(waiting.take(vec![Message::user("go on")], Vec::new(), ALL_TOGETHER, 1_000)), ["message go on"]);
     assert!(open(&waiting).is_empty(), "the client continued without it");
-    waiting.ask(vec![tool("c"), approval("a")], &context());
+    waiting.ask(SentAnswers(()), vec![tool("c"), approval("a")], &context());
     assert!(waiting.blocks());
     assert!(matches!(waiting.take(vec![Message::user("go on")], Vec::new(), ALL_TOGETHER, 1_000), Outcome::Wait(_)));
     let input = vec![Message::user("and quickly")];
@@ -261,7 +261,7 @@ fn each_call_of_a_client_tool_is_an_item() {
 /// Items of an agent that takes the outputs of all calls of a turn in one request.
 fn waiting_together(items: Vec<Pending>) -> Waiting {
     let mut waiting = Waiting::default();
-    waiting.ask(items, &AskContext { tool_outputs: ToolOutputs::Together, ..context() });
+    waiting.ask(SentAnswers(()), items, &AskContext { tool_outputs: ToolOutputs::Together, ..context() });
     waiting
 }
 
@@ -313,9 +313,13 @@ fn decisions_and_outputs_for_an_agent_that_takes_them_together_go_together() {
     assert!(input[0].starts_with("mcp_approval_response") && input[1].starts_with("function_call_output"), "{input:?}");
 
     // Another run's calls are no part of it.
-    waiting.ask(vec![tool("d")], &AskContext { tool_outputs: ToolOutputs::Together, ..context() });
+    waiting.ask(SentAnswers(()), vec![tool("d")], &AskContext { tool_outputs: ToolOutputs::Together, ..context() });
     let other = RunId(Uuid::from_u128(8));
-    waiting.ask(vec![tool("e")], &AskContext { run: other, tool_outputs: ToolOutputs::Together, ..context() });
+    waiting.ask(
+        SentAnswers(()),
+        vec![tool("e")],
+        &AskContext { run: other, tool_outputs: ToolOutputs::Together, ..context() },
+    );
     assert_eq!(sent(waiting.take(vec![output("d", "1")], Vec::new(), ALL_TOGETHER, 1_000)).len(), 1);
 }
 
@@ -351,7 +355,7 @@ fn an_expired_item_can_only_be_cancelled() {
     let day = Ttl(Duration::from_secs(60));
     let mut waiting = Waiting::default();
     let context = AskContext { terms: AnswerPolicy { ttl: Some(day.0), ..ONE_BY_ONE }, ..context() };
-    waiting.ask(vec![approval("a"), tool("c")], &context);
+    waiting.ask(SentAnswers(()), vec![approval("a"), tool("c")], &context);
     assert_eq!(waiting.open().next().expect("open").item.expires_at.as_deref(), Some("1970-01-01T00:01:01Z"));
     let late = 1_000 + 60_000;
     let fault = refused(waiting.take(Vec::new(), vec![answer("a", "yes")], ONE_BY_ONE, late));
@@ -370,6 +374,7 @@ fn the_source_s_expiry_takes_precedence_over_the_route_s() {
     item.expires_at = Some("1970-01-01T00:00:02Z".into());
     let mut waiting = Waiting::default();
     waiting.ask(
+        SentAnswers(()),
         vec![item],
         &AskContext { terms: AnswerPolicy { ttl: Some(Duration::from_secs(60)), ..ALL_TOGETHER }, ..context() },
     );
@@ -408,7 +413,7 @@ fn unknown_outputs_pass_and_repeated_ones_do_not() {
     let mut waiting = waiting(vec![tool("c")]);
     assert_eq!(sent(waiting.take(vec![output("x", "1")], Vec::new(), ALL_TOGETHER, 1_000)).len(), 1);
     sent(waiting.take(vec![output("c", "1")], Vec::new(), ALL_TOGETHER, 1_000));
-    waiting.confirm_sent();
+    waiting.confirm_sent(TakenAnswers(()));
     assert_eq!(refused(waiting.take(vec![output("c", "1")], Vec::new(), ALL_TOGETHER, 1_000)).code(), NOT_WAITING);
     // The complete conversation, as clients without a session send it.
     let data = Json::parse(r#"{"call_id":"c","name":"set_bg","arguments":"{}"}"#).expect("JSON");
@@ -423,7 +428,7 @@ fn unknown_outputs_pass_and_repeated_ones_do_not() {
 #[test]
 fn an_upstream_that_asks_endlessly_uses_bounded_memory() {
     let mut waiting = waiting(vec![approval("first")]);
-    waiting.ask((0..10_000).map(|number| tool(&number.to_string())).collect(), &context());
+    waiting.ask(SentAnswers(()), (0..10_000).map(|number| tool(&number.to_string())).collect(), &context());
     assert_eq!(waiting.open.len(), MAX_OPEN);
     assert_eq!(open(&waiting)[0], "first");
 }
@@ -432,8 +437,8 @@ fn an_upstream_that_asks_endlessly_uses_bounded_memory() {
 fn an_item_asked_again_is_open_again() {
     let mut waiting = waiting(vec![approval("a")]);
     sent(waiting.take(Vec::new(), vec![answer("a", "yes")], ALL_TOGETHER, 1_000));
-    waiting.confirm_sent();
-    waiting.ask(vec![approval("a")], &context());
+    waiting.confirm_sent(TakenAnswers(()));
+    waiting.ask(SentAnswers(()), vec![approval("a")], &context());
     sent(waiting.take(Vec::new(), vec![answer("a", "no")], ALL_TOGETHER, 1_000));
 }
 
@@ -441,7 +446,7 @@ fn an_item_asked_again_is_open_again() {
 fn the_items_of_a_cancelled_run_are_withdrawn() {
     let mut waiting = waiting(vec![approval("a")]);
     let other = RunId(Uuid::from_u128(8));
-    waiting.ask(vec![approval("b")], &AskContext { run: other, ..context() });
+    waiting.ask(SentAnswers(()), vec![approval("b")], &AskContext { run: other, ..context() });
     waiting.withdraw(RUN);
     assert_eq!(open(&waiting), ["b"]);
     assert_eq!(waiting.pending_of(RUN), []);
@@ -463,10 +468,10 @@ fn the_answer_to_the_last_item_of_a_run_frees_the_run() {
     assert_eq!(waiting.runs(), [RUN]);
     let first = waiting.take(Vec::new(), vec![answer("a", "yes")], one_by_one, 2_000);
     assert_eq!(freed(first), [], "it still waits for the other item");
-    waiting.confirm_sent();
+    waiting.confirm_sent(TakenAnswers(()));
     assert_eq!(freed(waiting.take(Vec::new(), vec![answer("b", "no")], one_by_one, 2_000)), [RUN]);
     assert_eq!(waiting.runs(), []);
-    waiting.reopen();
+    waiting.reopen(TakenAnswers(()));
     assert_eq!(waiting.runs(), [RUN], "the answer did not arrive");
 }
 
@@ -475,7 +480,7 @@ fn a_run_without_its_tool_outputs_is_freed_unless_the_request_does_not_arrive() 
     let mut waiting = waiting(vec![tool("t")]);
     assert_eq!(freed(waiting.take(vec![Message::user("never mind")], Vec::new(), ALL_TOGETHER, 2_000)), [RUN]);
     assert_eq!(waiting.runs(), []);
-    waiting.reopen();
+    waiting.reopen(TakenAnswers(()));
     assert_eq!(waiting.pending_of(RUN).len(), 1);
     assert_eq!(sent(waiting.take(vec![output("t", "Paris")], Vec::new(), ALL_TOGETHER, 2_000)).len(), 1);
 }
@@ -495,7 +500,7 @@ fn an_answer_to_a_withdrawn_item_fails_with_its_id() {
 fn the_newest_questions_stay_and_tool_calls_are_dropped_first() {
     let mut waiting = waiting(vec![approval("a"), tool("t"), approval("b")]);
     let more = (0..MAX_OPEN).map(|number| tool(&format!("t{number}"))).chain([approval("c"), approval("a")]);
-    waiting.ask(more.collect(), &context());
+    waiting.ask(SentAnswers(()), more.collect(), &context());
     let open = open(&waiting);
     assert_eq!(open.len(), MAX_OPEN);
     assert_eq!((open[0], open[1], open[MAX_OPEN - 3]), ("b", "t3", "t255"));
