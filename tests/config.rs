@@ -331,27 +331,6 @@ fn the_gateway_keeps_the_history_of_agents_that_keep_none() {
 }
 
 #[test]
-fn the_approval_extension_widens_the_decisions_of_an_agent() {
-    let decisions = |setting: &str| {
-        let upstream = format!("protocol = \"agent-api\", url = \"http://a:1\", approval_extension = {setting}");
-        let (settings, found) =
-            read(&format!("[agents.a]\nupstream = {{ {upstream} }}"), "gateway.toml").expect("a valid file");
-        assert!(!found.render(false).contains("approval_extension"), "{}", found.render(false));
-        settings.agents[0].upstream.capabilities.decisions
-    };
-    assert_eq!(decisions("false"), NATIVE_DECISIONS);
-    assert_eq!(decisions("true"), ALL_DECISIONS);
-}
-
-#[test]
-fn the_approval_extension_leaves_the_decisions_of_other_protocols_alone() {
-    let source = "[agents.a]\nupstream = { protocol = \"stateless\", approval_extension = true }";
-    let (settings, found) = read(source, "gateway.toml").expect("a valid file");
-    assert_eq!(settings.agents[0].upstream.capabilities.decisions, PLAIN_DECISIONS);
-    assert!(found.render(false).contains("\"approval_extension\" has no effect"), "{}", found.render(false));
-}
-
-#[test]
 fn defaults_are_applied() {
     let settings = good("smallest");
     assert_eq!(settings.server.listen.to_string(), "127.0.0.1:8080");

@@ -150,7 +150,7 @@ async fn a_task_is_working_as_soon_as_the_agent_reports_it() {
 }
 
 #[tokio::test]
-async fn a_task_whose_agent_waits_without_a_question_tells_its_stream() {
+async fn a_task_whose_agent_waits_without_a_question_informs_its_stream() {
     let update = |state: &str, message: Value| {
         let status = json!({ "state": format!("TASK_STATE_{state}"), "message": message });
         json!({ "statusUpdate": { "taskId": "T", "contextId": "C", "status": status } }).to_string()

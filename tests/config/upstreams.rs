@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use interlingua::config::{Affinity, IdentityKind};
+use interlingua_core::answer::{ALL_DECISIONS, NATIVE_DECISIONS, PLAIN_DECISIONS};
 use secrecy::ExposeSecret as _;
 
-use super::good;
+use super::{good, read};
 
 #[test]
 fn an_agent_may_have_several_endpoints() {
@@ -33,4 +34,25 @@ fn an_agent_may_have_several_endpoints() {
     assert_eq!((proxy.url.as_str(), name.as_str(), password.expose_secret()), ("http://proxy:3128/", "ada", "hunter2"));
     assert!(!format!("{settings:?}").contains("hunter"));
     assert!(upstream("wednesday").proxy.as_ref().is_some_and(|open| open.credentials.is_none()));
+}
+
+#[test]
+fn the_approval_extension_widens_the_decisions_of_an_agent() {
+    let decisions = |setting: &str| {
+        let upstream = format!("protocol = \"agent-api\", url = \"http://a:1\", approval_extension = {setting}");
+        let (settings, found) =
+            read(&format!("[agents.a]\nupstream = {{ {upstream} }}"), "gateway.toml").expect("a valid file");
+        assert!(!found.render(false).contains("approval_extension"), "{}", found.render(false));
+        settings.agents[0].upstream.capabilities.decisions
+    };
+    assert_eq!(decisions("false"), NATIVE_DECISIONS);
+    assert_eq!(decisions("true"), ALL_DECISIONS);
+}
+
+#[test]
+fn the_approval_extension_leaves_the_decisions_of_other_protocols_alone() {
+    let source = "[agents.a]\nupstream = { protocol = \"stateless\", approval_extension = true }";
+    let (settings, found) = read(source, "gateway.toml").expect("a valid file");
+    assert_eq!(settings.agents[0].upstream.capabilities.decisions, PLAIN_DECISIONS);
+    assert!(found.render(false).contains("\"approval_extension\" has no effect"), "{}", found.render(false));
 }
