@@ -100,6 +100,10 @@ impl Fixture {
     }
 
     fn with(store: Arc<dyn Store>, upstream: Arc<dyn Upstream>) -> Self {
+        Self::with_history(store, upstream, engine::History::Upstream)
+    }
+
+    fn with_history(store: Arc<dyn Store>, upstream: Arc<dyn Upstream>, history: engine::History) -> Self {
         let card = Arc::new(AgentCard {
             name: AGENT.to_owned(),
             description: String::new(),
@@ -115,7 +119,7 @@ impl Fixture {
             card: Arc::clone(&card),
             upstream,
             protocol_events: false.into(),
-            history: engine::History::Upstream,
+            history,
             history_limit: engine::HistoryLimit { turns: 50, bytes: 1 << 20 },
             queue_turns: true,
             max_run_bytes: 64 << 20,
@@ -579,4 +583,41 @@ async fn a_stale_lookup_does_not_roll_back_a_run_that_was_answered_meanwhile() {
         assert_eq!((turns, state), (2, RunState::Ended(End::Completed)), "the late one is refused");
     };
     LocalSet::new().run_until(alone).await;
+}
+
+#[tokio::test]
+async fn two_messages_to_a_waiting_run_at_the_same_moment_both_get_an_answer() {
+    let races = async {
+        // The second one comes before, while and after the request of the first one is prepared.
+        for steps in 0..60 {
+            let store = Arc::new(FaultyStore::slow(Arc::new(Memory::new())));
+            let demo = Arc::new(DemoUpstream::new(Duration::ZERO));
+            let fixture = Fixture::with_history(store, demo, engine::History::Gateway);
+            let id = fixture.waiting("s").await;
+            fixture.assert_settled("the first turn").await;
+
+            let next = || {
+                let (engine, scope) = (fixture.engine.clone(), fixture.scope.clone());
+                let call = RunCall {
+                    thread: Thread::Continue(id),
+                    policy: MANY_TURNS,
+                    delivery: Delivery::Collect,
+                    ..run_call("s", "hello")
+                };
+                tokio::task::spawn_local(async move { engine.answer(Call::Run(Box::new(call)), &scope).await })
+            };
+            let first = next();
+            for _ in 0..steps {
+                tokio::task::yield_now().await;
+            }
+            let second = next();
+            for call in [first, second] {
+                let answered = tokio::time::timeout(SETTLE_TIMEOUT, call).await;
+                assert!(answered.is_ok(), "a message waits for ever, {steps} steps after the other");
+            }
+            fixture.assert_settled("both messages").await;
+            fixture.assert_free("s", "both messages").await;
+        }
+    };
+    LocalSet::new().run_until(races).await;
 }

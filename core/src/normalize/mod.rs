@@ -99,6 +99,8 @@ pub struct Normalizer {
     heartbeats: u64,
     complaint: Option<String>,
     awaits: Option<Awaits>,
+    /// Whether the run can wait for its agent's next turn.
+    may_wait: bool,
     protocol_events: ProtocolEvents,
     mask: Mask,
 }
@@ -131,6 +133,7 @@ impl Normalizer {
             heartbeats: 0,
             complaint: None,
             awaits: None,
+            may_wait: true,
             protocol_events: ProtocolEvents::new(limit),
             mask: |text| Cow::Borrowed(text),
         }
@@ -140,6 +143,13 @@ impl Normalizer {
     #[must_use]
     pub fn masking(mut self, mask: Mask) -> Self {
         self.mask = mask;
+        self
+    }
+
+    /// For a run that ends with this turn: it waits for nothing, whatever the agent reports.
+    #[must_use]
+    pub const fn ending_the_run(mut self) -> Self {
+        self.may_wait = false;
         self
     }
 
@@ -282,7 +292,7 @@ impl Normalizer {
             }
             record.set_cause(cause);
         }
-        if let Some(awaits) = self.awaits {
+        if let Some(awaits) = self.awaits.filter(|_| self.may_wait) {
             record.set_awaits(awaits);
         }
         record.finish_turn(end, error);

@@ -9,7 +9,7 @@ use interlingua_core::answer;
 use interlingua_core::call::{Busy, RunState, Target};
 use interlingua_core::event::Millis;
 use interlingua_core::model::{AgentRequest, Input};
-use interlingua_core::{Delivery, End, Fault, FaultKind, Json, RunCall, RunId};
+use interlingua_core::{Delivery, End, Fault, FaultKind, Json, Run, RunCall, RunId, run};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::abort_guard::AbortGuard;
@@ -88,7 +88,20 @@ impl LaterTurns {
         }
 
         let follower = Follower::new(&self.runs, run.handle());
-        let (number, is_ready) = self.launch(&run, turn, labels)?;
+        let (number, is_ready) = loop {
+            match self.launch(&run, turn, &labels)? {
+                Launched::At { number, is_ready } => break (number, is_ready),
+                Launched::Overtaken(mut overtaken) => {
+                    overtaken.reopen_answers();
+                    // The turn under way needs the session's turn that this one has.
+                    overtaken.place = None;
+                    let sessions = self.runs.sessions();
+                    let queued = sessions.enqueue(&overtaken.session, Some(id), self.queued_turns).await?;
+                    overtaken.place = Some(Place::Behind(queued));
+                    turn = *overtaken;
+                }
+            }
+        };
         // No stream is held back for a turn that is queued.
         let first_event_timeout = if is_ready {
             policy.first_response.timeout().unwrap_or(scope.first_event_timeout)
@@ -184,7 +197,10 @@ impl LaterTurns {
         self.deliveries.start(&run, StartReason::RunContinues, scope).await?;
         // What the other replica has written last of it.
         self.runs.session_of(&run.handle()).await?;
-        self.launch(&run, turn, labels).map(|(number, _)| Some(number))
+        match self.launch(&run, turn, &labels)? {
+            Launched::At { number, .. } => Ok(Some(number)),
+            Launched::Overtaken(turn) => Err(faults::busy(&turn.session.id)),
+        }
     }
 
     /// Brings a run here that its holder is about to let go of, or has let go of.
@@ -241,16 +257,22 @@ impl LaterTurns {
         }
     }
 
-    /// Starts the turn's task, or queues the turn for the task of the turn under way. Returns the turn's index, and
-    /// true if its request can be sent at once.
+    /// Starts the turn's task, or queues the turn for the task of the turn under way.
     ///
     /// Invariant: nothing is awaited here, so this is not async (see `FirstTurns::launch`).
-    fn launch(&self, run: &Arc<ActiveRun>, mut turn: Turn, labels: Json) -> Result<(usize, bool), Fault> {
+    fn launch(&self, run: &Arc<ActiveRun>, mut turn: Turn, labels: &Json) -> Result<Launched, Fault> {
         let now = clock::now();
-        let (number, started) = run.update(Publish::Now, |state| {
+        let launched = run.update(Publish::Now, |state| {
+            if let Some(number) = number_of_same(state.record.run(), &turn) {
+                turn.reopen_answers();
+                return Ok(Err(Launched::At { number, is_ready: false }));
+            }
+            if state.about.state.is_working() && turn.is_ready() {
+                return Ok(Err(Launched::Overtaken(Box::new(turn))));
+            }
             state.about.request = AgentRequest { input: Input::default(), ..turn.spoken.request.clone() };
             if !labels.is_null() {
-                state.about.labels = labels;
+                state.about.labels = labels.clone();
             }
             match state.about.state {
                 RunState::Ended(_) => {
@@ -261,7 +283,7 @@ impl LaterTurns {
                     // A client that left did so before this turn.
                     run.cancel.reset();
                     let turn = start_turn(state, turn, now);
-                    Ok((state.record.run().turns.len() - 1, Some(turn)))
+                    Ok(Ok((state.record.run().turns.len() - 1, Some(turn))))
                 }
                 RunState::Queued | RunState::Running => {
                     if let Some(by) = state.record.run().answered_by() {
@@ -270,25 +292,47 @@ impl LaterTurns {
                     let ended = state.record.run().turns.len() - 1;
                     let is_same = |queued: &Turn| queued.claim_key.is_some() && queued.claim_key == turn.claim_key;
                     if let Some(place) = state.queued.iter().position(is_same) {
-                        return Ok((ended + place + 1, None));
+                        return Ok(Ok((ended + place + 1, None)));
                     }
                     check_queueable(&turn.session, &turn.spoken, turn.policy.busy, now)?;
                     if let Some(permits) = &mut turn.permits {
                         permits.queue()?;
                     }
                     state.queued.push_back(turn);
-                    Ok((ended + state.queued.len(), None))
+                    Ok(Ok((ended + state.queued.len(), None)))
                 }
             }
         })?;
 
+        let (number, started) = match launched {
+            Ok(launched) => launched,
+            Err(other) => return Ok(other),
+        };
         let is_ready = started.as_ref().is_some_and(Turn::is_ready);
         if let Some(turn) = started {
             self.driver.start(AbortGuard::new(&self.runs, run), Box::new(turn), None);
         }
 
-        Ok((number, is_ready))
+        Ok(Launched::At { number, is_ready })
     }
+}
+
+/// What becomes of a turn that is to be launched.
+enum Launched {
+    /// It is the turn of this index in its run. `is_ready`: its request can be sent at once.
+    At { number: usize, is_ready: bool },
+    /// It was prepared while another turn has begun, which goes first.
+    Overtaken(Box<Turn>),
+}
+
+/// The index of the turn that has the same message, for a turn with a claim: a request that came at the same moment
+/// has started it.
+fn number_of_same(run: &Run, turn: &Turn) -> Option<usize> {
+    turn.claim_key.as_ref()?;
+    let ids = |input: &Input| input.iter().filter_map(|message| message.id.clone()).collect::<Vec<_>>();
+    let own = ids(&turn.spoken.request.input);
+    let is_same = |known: &run::Turn| !own.is_empty() && !known.withdrawn && ids(&known.input) == own;
+    run.turns.iter().rposition(is_same)
 }
 
 fn check_continuable(run: &ActiveRun) -> Result<(), Fault> {

@@ -85,7 +85,10 @@ impl<'a> TurnDriver<'a> {
         let trace = turn.trace.take().map(|trace| Arc::new(trace.child(clock::new_span_id())));
         turn.trace = trace;
 
-        let normalizer = Normalizer::new(turn.agent.max_run_bytes).masking(interlingua_base::secrets::mask);
+        let mut normalizer = Normalizer::new(turn.agent.max_run_bytes).masking(interlingua_base::secrets::mask);
+        if !turn.policy.turns.are_many() {
+            normalizer = normalizer.ending_the_run();
+        }
         Self {
             services,
             run,
