@@ -9,22 +9,30 @@ use interlingua_core::{Fault, Flow, Out, Step};
 
 use crate::Options;
 
-/// Writes one answer.
+/// Writes one answer, with the state that determines how its text continues.
+#[derive(Default)]
 pub(crate) struct Encoder {
+    options: Options,
     /// Agents may send several messages at the same time; text can only have one open message.
     sequencer: MessageSequencer,
-    text: TextWriter,
+    has_output: bool,
+    /// True while a paragraph can be continued.
+    in_paragraph: bool,
+    /// The part of the open content that was written.
+    sent: EmittedText,
 }
 
 impl Encoder {
     pub(crate) fn new(options: Options) -> Self {
-        Self { sequencer: MessageSequencer::new(), text: TextWriter { options, ..TextWriter::default() } }
+        Self { options, ..Self::default() }
     }
 
     /// Writes a step. [`Flow::Close`] after the last one.
     pub(crate) fn step(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
+        let mut sequencer = std::mem::take(&mut self.sequencer);
         // One step may release others that were held back.
-        self.sequencer.push(step, |step| self.text.write(step, out));
+        sequencer.push(step, |step| self.write(step, out));
+        self.sequencer = sequencer;
         if matches!(step.event, Event::RunFinished { .. }) { Flow::Close } else { Flow::More }
     }
 
@@ -33,7 +41,7 @@ impl Encoder {
         for item in run.pending {
             let (question, session) = (item.message.as_deref().unwrap_or(&item.name), &run.run().session_id);
             let remark = format!("{question} {} — answer with session={session} answers={}", item.arguments, item.id);
-            self.text.remark(&remark, out);
+            self.remark(&remark, out);
         }
         if !run.pending.is_empty() {
             out.write_raw(b"\n");
@@ -42,23 +50,10 @@ impl Encoder {
 
     /// Interrupts the text: the run continues, and its answer can be fetched.
     pub(crate) fn interrupt(&mut self, fault: &Fault, out: &mut Out) {
-        self.text.remark(&format!("interrupted: {}: {}", fault.code(), fault.message), out);
+        self.remark(&format!("interrupted: {}: {}", fault.code(), fault.message), out);
         out.write_raw(b"\n");
     }
-}
 
-/// The text output, with the state that determines how it continues.
-#[derive(Default)]
-struct TextWriter {
-    options: Options,
-    has_output: bool,
-    /// True while a paragraph can be continued.
-    in_paragraph: bool,
-    /// The part of the open content that was written.
-    sent: EmittedText,
-}
-
-impl TextWriter {
     fn write(&mut self, step: Step<'_>, out: &mut Out) {
         // `Some`: the step's message is shown; true for reasoning. This protocol does not show tool calls.
         let shown = step.message().and_then(|(_, message)| match message.announced {
