@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use interlingua_core::call::{Cursor, Filter, Page, RunView, SessionCall, SessionView, Target};
+use interlingua_core::call::{Cursor, Filter, Page, RunView, SessionCall, SessionItem, SessionView, Target};
 use interlingua_core::exchange::{Flow, Next};
 use interlingua_core::loss::Loss;
 use interlingua_core::model::Message;
@@ -101,7 +101,9 @@ impl Search {
 
 /// The messages of a conversation before those of a run.
 fn messages_before(session: &SessionView, run: RunId) -> Vec<Message> {
-    let end = session.items.iter().position(|item| item.run == Some(run)).unwrap_or(session.items.len());
+    // Ids of runs are ordered by time. A run that was cancelled has no items.
+    let is_later = |item: &SessionItem| item.run.is_some_and(|of| of >= run);
+    let end = session.items.iter().position(is_later).unwrap_or(session.items.len());
     snapshot::snapshot_messages(&session.items[..end])
 }
 
