@@ -90,8 +90,8 @@ impl LaterTurns {
         let follower = Follower::new(&self.runs, run.handle());
         let (number, is_ready) = loop {
             match self.launch(&run, turn, &labels)? {
-                Launched::At { number, is_ready } => break (number, is_ready),
-                Launched::Overtaken(mut overtaken) => {
+                LaunchResult::At { number, is_ready } => break (number, is_ready),
+                LaunchResult::Overtaken(mut overtaken) => {
                     overtaken.reopen_answers();
                     // The turn under way needs the session's turn that this one has.
                     overtaken.place = None;
@@ -198,8 +198,8 @@ impl LaterTurns {
         // What the other replica has written last of it.
         self.runs.session_of(&run.handle()).await?;
         match self.launch(&run, turn, &labels)? {
-            Launched::At { number, .. } => Ok(Some(number)),
-            Launched::Overtaken(turn) => Err(faults::busy(&turn.session.id)),
+            LaunchResult::At { number, .. } => Ok(Some(number)),
+            LaunchResult::Overtaken(turn) => Err(faults::busy(&turn.session.id)),
         }
     }
 
@@ -260,15 +260,15 @@ impl LaterTurns {
     /// Starts the turn's task, or queues the turn for the task of the turn under way.
     ///
     /// Invariant: nothing is awaited here, so this is not async (see `FirstTurns::launch`).
-    fn launch(&self, run: &Arc<ActiveRun>, mut turn: Turn, labels: &Json) -> Result<Launched, Fault> {
+    fn launch(&self, run: &Arc<ActiveRun>, mut turn: Turn, labels: &Json) -> Result<LaunchResult, Fault> {
         let now = clock::now();
         let launched = run.update(Publish::Now, |state| {
             if let Some(number) = number_of_same(state.record.run(), &turn) {
                 turn.reopen_answers();
-                return Ok(Err(Launched::At { number, is_ready: false }));
+                return Ok(Err(LaunchResult::At { number, is_ready: false }));
             }
             if state.about.state.is_working() && turn.is_ready() {
-                return Ok(Err(Launched::Overtaken(Box::new(turn))));
+                return Ok(Err(LaunchResult::Overtaken(Box::new(turn))));
             }
             state.about.request = AgentRequest { input: Input::default(), ..turn.spoken.request.clone() };
             if !labels.is_null() {
@@ -313,12 +313,12 @@ impl LaterTurns {
             self.driver.start(AbortGuard::new(&self.runs, run), Box::new(turn), None);
         }
 
-        Ok(Launched::At { number, is_ready })
+        Ok(LaunchResult::At { number, is_ready })
     }
 }
 
 /// What becomes of a turn that is to be launched.
-enum Launched {
+enum LaunchResult {
     /// It is the turn of this index in its run. `is_ready`: its request can be sent at once.
     At { number: usize, is_ready: bool },
     /// It was prepared while another turn has begun, which goes first.
