@@ -3,38 +3,54 @@
 use interlingua_adapter_kit::call_output;
 use interlingua_adapter_kit::contents::{self, ContentChange, FoundContent};
 use interlingua_core::loss::{Change, ContentKind, Losses};
+use interlingua_core::model::ContentType;
 use interlingua_core::run::{Message, Run};
 
 use super::options::{Media, Options, ReasoningForm};
 
-/// Notes the losses of the last turn. Events of this protocol note their own.
-pub(super) fn note(run: &Run, options: &Options, losses: &mut Losses) {
-    contents::note(run, losses, |found| fate(found, options));
+/// Notes the losses of the last turn. Events of this protocol note their own. `is_v1`: the client knows version 1.0.
+pub(super) fn note(run: &Run, options: &Options, is_v1: bool, losses: &mut Losses) {
+    contents::note(run, losses, |found| fate(found, options, is_v1));
 }
 
-fn fate(found: &FoundContent<'_>, options: &Options) -> ContentChange {
+fn fate(found: &FoundContent<'_>, options: &Options, is_v1: bool) -> ContentChange {
     use ContentKind as K;
-    let media = found.message.map_or(options.media, |message| options.media.of_message(&message.announced));
     match found.kind {
         K::Reasoning if options.reasoning == ReasoningForm::Drop => {
             Some((Change::Lost, "hidden by the route's option reasoning"))
         }
         K::Refusal => Some((Change::Changed, "shown as text")),
         K::Annotation => Some((Change::Changed, "sent as a custom event")),
-        K::ImageOut | K::VideoOut | K::AudioOut | K::FileOut => match media {
-            Media::Both | Media::Custom => Some((Change::Changed, "sent as a custom event")),
-            Media::Link if found.is_inline() => Some((Change::Lost, "media without a URL have no place in the text")),
-            Media::Link if has_no_text(found) => Some((Change::Lost, "media beside several results belong to none")),
-            Media::Link => Some((Change::Changed, "shown as a link in the text")),
-            Media::Drop => Some((Change::Lost, "hidden by the route's option media")),
-        },
+        K::ImageOut | K::VideoOut | K::AudioOut | K::FileOut => Some(fate_of_media(found, options, is_v1)),
+        // Media of a tool are contents of its output's message.
+        K::AgentOutput if is_media(found) => Some(fate_of_media(found, options, is_v1)),
         K::DataOut => Some((Change::Changed, "sent as a custom event")),
         _ => None,
     }
 }
 
-/// True for media of tools that stand beside no result or several: no text is theirs.
-fn has_no_text(found: &FoundContent<'_>) -> bool {
-    let outputs = |message: &Message| message.slots.iter().filter(|slot| call_output::parse(slot).is_some()).count();
-    found.message.is_some_and(|message| message.announced.is_output() && outputs(message) != 1)
+fn is_media(found: &FoundContent<'_>) -> bool {
+    use ContentType as T;
+    found.slot.is_some_and(|slot| matches!(slot.kind, T::Image | T::Audio | T::Video | T::File))
+}
+
+fn fate_of_media(found: &FoundContent<'_>, options: &Options, is_v1: bool) -> (Change, &'static str) {
+    let media = found.message.map_or(options.media, |message| options.media.of_message(&message.announced));
+    let results = found.message.filter(|message| message.announced.is_output()).map(count_results);
+    match media {
+        Media::Both | Media::Custom if is_v1 && results == Some(1) => (Change::Changed, "sent as a part"),
+        Media::Both | Media::Custom => (Change::Changed, "sent as a custom event"),
+        Media::Link if found.is_inline() => (Change::Lost, "media without a URL have no place in the text"),
+        // No text is theirs.
+        Media::Link if results.is_some_and(|count| count != 1) => {
+            (Change::Lost, "media beside several results belong to none")
+        }
+        Media::Link => (Change::Changed, "shown as a link in the text"),
+        Media::Drop => (Change::Lost, "hidden by the route's option media"),
+    }
+}
+
+/// The number of results in an output message.
+fn count_results(message: &Message) -> usize {
+    message.slots.iter().filter(|slot| call_output::parse(slot).is_some()).count()
 }

@@ -118,19 +118,22 @@ impl StartRun {
         Call::Session(SessionCall::Get { session })
     }
 
-    /// The request has not reached the agent, because the thread waits for answers.
-    fn write_pending(&mut self, view: &RunView<'_>, out: &mut Out) {
+    /// The request has not reached the agent, because the thread waits for answers. `is_blocked`: it has a message that
+    /// an interrupt blocks. The interrupt may be that of a later run than the view's.
+    fn write_pending(&mut self, view: &RunView<'_>, is_blocked: bool, out: &mut Out) {
         self.encoder.writer.head(&mut out.head);
         out.status(200);
-        let pending = if view.pending.is_empty() { view.run().pending() } else { view.pending.to_vec() };
         // With calls only, the request had results of some: they are kept, and the client still owes the others.
-        let has_interrupts = pending.iter().any(|item| item.kind != PendingKind::Tool);
-        if has_interrupts && !self.is_repeated {
-            let message = "the thread waits for answers to its interrupts: name them in resume";
-            self.encoder.start(out);
-            return self.encoder.fail("INTERRUPT_PENDING", message, out);
-        }
-        self.encoder.repeat_interrupt(view.run(), &pending, out);
+        let has_interrupts = is_blocked || view.pending.iter().any(|item| item.kind != PendingKind::Tool);
+        let message = if view.pending.is_empty() {
+            "another request has changed what the thread waits for: send this one again"
+        } else if has_interrupts && !self.is_repeated {
+            "the thread waits for answers to its interrupts: name them in resume"
+        } else {
+            return self.encoder.repeat_interrupt(view.run(), view.pending, out);
+        };
+        self.encoder.start(out);
+        self.encoder.fail("INTERRUPT_PENDING", message, out);
     }
 }
 
@@ -198,8 +201,8 @@ impl Exchange for StartRun {
                 self.phase = Phase::Search(search);
                 Ok(Next::Call(call))
             }
-            (_, Reply::Waiting(view, _)) => {
-                self.write_pending(&view, out);
+            (_, Reply::Waiting(view, reason)) => {
+                self.write_pending(&view, reason.is_some(), out);
                 Ok(Next::Done)
             }
             (_, reply) => Err(fault::unexpected(&reply)),

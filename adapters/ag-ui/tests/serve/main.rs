@@ -1,6 +1,7 @@
 //! The server side: requests, streams, and what a thread's client knows.
 
 mod conversation;
+mod losses;
 mod requests;
 mod scripts;
 mod streams;

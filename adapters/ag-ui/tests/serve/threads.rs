@@ -2,6 +2,7 @@
 
 use interlingua_core::call::{Page, Reply, RunView, Thread};
 use interlingua_core::model::MessageType;
+use interlingua_core::pending::Pending;
 use interlingua_core::run::Record;
 use interlingua_core::{Call, End, Fault, FaultKind, Json, Next, Out, RunCall};
 use interlingua_core_testkit::{self as testkit, ClientRequest, HttpResponse, RUN, TestRun, laws};
@@ -245,6 +246,32 @@ fn a_thread_that_waits_is_shown_its_interrupts_again_or_says_that_it_waits() {
     messages.push(user("u2", "never mind"));
     let refused = waiting(&messages);
     assert_eq!((&refused[1]["type"], &refused[1]["code"]), (&json!("RUN_ERROR"), &json!("INTERRUPT_PENDING")));
+}
+
+/// The view of a thread that waits has the oldest pending items only.
+#[test]
+fn a_message_that_an_approval_blocks_is_refused_beside_an_older_call() {
+    let record = testkit::script("client_tools_parallel").record();
+    let (_, first) = started("{}", &hello(Some("1.0")));
+    let open_call = record.run().pending().pop().expect("a call");
+    let all = TestRun::with_info(&record, info(&record, first.labels.clone()));
+    let waiting = |pending: &[Pending], reason: Option<&str>| {
+        let run = TestRun::with_info(&record, info(&record, first.labels.clone())).pending(pending.to_vec());
+        let mut exchange = open("{}", "POST");
+        decode(exchange.as_mut(), &input(vec![user("u2", "hi")])).expect("a request");
+        exchange.reply(Reply::Run(all.view()), &mut Out::new()).expect("a run");
+        let mut out = Out::new();
+        exchange.reply(Reply::Waiting(run.view(), reason), &mut out).expect("an answer");
+        HttpResponse::from_out(out).frames().pop().expect("an end")
+    };
+
+    let blocked = waiting(std::slice::from_ref(&open_call), Some("approve or reject"));
+    assert_eq!((&blocked["type"], &blocked["code"]), (&json!("RUN_ERROR"), &json!("INTERRUPT_PENDING")));
+    let partly = waiting(std::slice::from_ref(&open_call), None);
+    assert_eq!(partly["outcome"]["pendingToolCallIds"], json!([open_call.id]), "{partly}");
+    // Another request has answered the call in the meantime.
+    let answered = waiting(&[], None);
+    assert_eq!((&answered["type"], &answered["code"]), (&json!("RUN_ERROR"), &json!("INTERRUPT_PENDING")));
 }
 
 #[test]

@@ -91,7 +91,7 @@ impl Encoder {
             RunEvent::RunStarted => self.start(out),
             RunEvent::RunFinished { end } => {
                 self.finish(step.run, end, out);
-                losses::note(step.run, &self.route.options, &mut self.losses);
+                losses::note(step.run, &self.route.options, self.labels.is_v1(), &mut self.losses);
                 return Flow::Close;
             }
             _ => self.encode_message(step, out),
