@@ -37,6 +37,8 @@ pub(super) struct Answers {
     pub(super) calls: Vec<AnsweredCall>,
     /// The reply that asked. Empty: no item says it.
     pub(super) reply: String,
+    /// True if one is an output, or a decision other than a cancellation.
+    is_decided: bool,
 }
 
 impl Answers {
@@ -54,6 +56,7 @@ impl Answers {
                 match (item.kind, answer.given) {
                     (PendingKind::Tool, AnswerBody::Text(output)) => {
                         let blocks = request::output_blocks(&output, message, losses);
+                        answers.is_decided = true;
                         answers.execute(item, call_ids.own(&item.id), &blocks, is_failed);
                     }
                     (_, AnswerBody::Decided { decision, arguments, text, payload }) => {
@@ -64,6 +67,8 @@ impl Answers {
                         }
                         if decision == Decision::Cancel {
                             losses.changed(ContentKind::Approval, "what no one decided is sent as a rejection");
+                        } else {
+                            answers.is_decided = true;
                         }
                         answers.confirm(item, call_ids, decision, arguments.as_deref(), payload.as_ref());
                     }
@@ -79,6 +84,12 @@ impl Answers {
 
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty()
+    }
+
+    /// True if there are answers, and all of them are cancellations. The gateway cancels what expired, so that new
+    /// words can be sent.
+    pub(super) fn are_cancellations(&self) -> bool {
+        !self.is_empty() && !self.is_decided
     }
 
     /// `own_id`: the service's id of the call.

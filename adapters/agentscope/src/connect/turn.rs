@@ -73,6 +73,8 @@ pub(super) struct AgentscopeTurn {
     /// The id of the last message that was posted.
     asked: String,
     answers: bool,
+    /// Only the session that asked can take the turn: it has answers, and not only cancellations before new words.
+    needs_asker: bool,
     /// None: an answer is awaited, which decides.
     step: Option<Step>,
     /// The last step that was sent.
@@ -100,17 +102,27 @@ impl AgentscopeTurn {
         let stored = SessionState::read(turn.session_state);
         let mut losses = Losses::new();
         note_losses(turn.request, &mut losses);
-        let answers = Answers::read(turn, &stored.call_ids, &mut losses)?;
+        let mut answer_losses = Losses::new();
+        let mut answers = Answers::read(turn, &stored.call_ids, &mut answer_losses)?;
         let run = turn.request.id.as_deref().unwrap_or("run");
+        let new = || turn.new_messages().map(|(_, message)| message);
+        let has_words = || TurnText::read(new(), (run, turn.turn), &mut Losses::new()).is_some();
+        let may_drop = answers.are_cancellations() && has_words();
+        let needs_asker = !(answers.is_empty() || may_drop);
+        // Words that go to a new session cancel nothing there.
+        let drops_answers = may_drop && (stored.session.is_none() || !turn.history.is_empty());
+        if drops_answers {
+            answers = Answers::default();
+        }
         // Earlier turns in the input: the session that held them is not used, except for answers. Only the session that
         // asked accepts them, and it has the earlier turns.
         let (words, session) = if answers.is_empty() {
             let words = TurnText::read(turn.request.input.iter(), (run, turn.turn), &mut losses);
             (words, stored.session.clone().filter(|_| turn.history.is_empty()))
         } else {
-            let new = turn.new_messages().map(|(_, message)| message);
+            losses.extend(answer_losses.as_slice());
             let session = stored.session.clone().ok_or_else(|| Fault::new(FaultKind::Conflict, FORGOTTEN))?;
-            (TurnText::read(new, (run, turn.turn), &mut losses), Some(session))
+            (TurnText::read(new(), (run, turn.turn), &mut losses), Some(session))
         };
         let mut reader = Reader::new(StoredEvents::new(options.events, turn.protocol_events));
         reader.losses = losses;
@@ -127,6 +139,7 @@ impl AgentscopeTurn {
             words,
             asked: String::new(),
             answers: !answers.is_empty(),
+            needs_asker,
             sent: Step::Look,
             pause: None,
             repeats: 0,
@@ -137,7 +150,8 @@ impl AgentscopeTurn {
             progress: 0,
             has_posted: false,
             was_cut: false,
-            forgotten: false,
+            // A session that asked had earlier turns.
+            forgotten: drops_answers && turn.history.is_empty(),
             stored,
         };
         if this.answers {
@@ -210,6 +224,12 @@ impl AgentscopeTurn {
             }
             // The interrupt is not through yet.
             ("awaiting_permission" | "awaiting_external_result", false) => self.wait_for_session(Step::Look)?,
+            // Nothing waits for the cancellations any more, so only the words are sent.
+            ("idle", true) if !self.needs_asker => {
+                self.posts.clear();
+                self.reader.awaited.clear();
+                self.go_on();
+            }
             ("idle", true) => {
                 let message = "the agent does not wait for an answer any more";
                 return Err(Fault::new(FaultKind::Conflict, message).with_code(answer::NOT_WAITING));
@@ -359,9 +379,12 @@ impl AgentTurn for AgentscopeTurn {
             Ok(document) => document,
             Err(fault) if fault.upstream_status == Some(404) && !self.has_posted => {
                 // What waits for an answer is gone with its session.
-                self.forgotten = !self.answers;
-                let message = if self.answers { FORGOTTEN } else { "the agent's service does not know the session" };
-                let kind = if self.answers { FaultKind::Conflict } else { FaultKind::UpstreamMisconfigured };
+                self.forgotten = !self.needs_asker;
+                let (kind, message) = if self.needs_asker {
+                    (FaultKind::Conflict, FORGOTTEN)
+                } else {
+                    (FaultKind::UpstreamMisconfigured, "the agent's service does not know the session")
+                };
                 let mut gone = Fault::new(kind, message).with_detail(fault);
                 gone.upstream_status = fault.upstream_status;
                 return Err(gone);

@@ -6,13 +6,15 @@ use interlingua_core::answer::CheckedDecision;
 use interlingua_core::capability::{Cancel, HistoryNeed, ToolOutputs};
 use interlingua_core::connector::{Next, TurnRequest};
 use interlingua_core::fault::FaultKind;
+use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::pending::Decision;
 use interlingua_core::{Blame, Json};
 use interlingua_core_testkit::Answer;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Session, answering, connector, created, frames, open, read, refusal, reply, request, says, started, status,
+    Session, answering, answers_of, connector, created, frames, open, read, refusal, reply, request, says, started,
+    status,
 };
 
 fn sent(outcome: &crate::support::Outcome, place: usize) -> Value {
@@ -207,6 +209,59 @@ fn a_lost_session_is_created_again_with_the_history() {
     let outcome = session.drive(&request, &items, [gone]);
     assert!(!outcome.turn.needs_history());
     assert_eq!(outcome.end(), "failed CONFLICT: the agent has forgotten what it asked");
+}
+
+#[test]
+fn new_words_reach_an_agent_whose_session_lost_an_expired_approval() {
+    let mut session = Session::new(&json!({}));
+    let asked = session.drive(&says("hi"), &[], [created(), started(), open(&asking())]);
+    let (canceled, items) = answering(&asked, &CheckedDecision::new(Decision::Cancel));
+    let with_words = |request: &AgentRequest| {
+        let mut input: Vec<Message> = request.input.iter().cloned().collect();
+        input.push(Message::user("go on"));
+        answers_of(input)
+    };
+    let words = with_words(&canceled);
+
+    // The service does not know the session that asked.
+    let turn = session.turn(&words, &items);
+    let gone = refusal(turn.as_ref(), 404, "{}");
+    let outcome = session.drive(&words, &items, [gone]);
+    assert!(outcome.turn.needs_history());
+
+    // Nothing waits in it any more.
+    let waiting = session.state.clone();
+    let fresh =
+        frames(&[r#"REPLY_START {"reply_id":"r2"}"#, r#"REPLY_END {"reply_id":"r2","finished_reason":"completed"}"#]);
+    let outcome = session.drive(&words, &items, [status("idle"), started(), open(&fresh)]);
+    assert_eq!((sent(&outcome, 1)["input"].as_array().map(Vec::len), outcome.end()), (Some(1), "completed".into()));
+    session.state = waiting;
+
+    // The gateway does not know it, or sends the history to a new one in any case.
+    for state in [Json::null(), session.state.clone()] {
+        let mut input = vec![Message::user("hi")];
+        input.extend(words.input.iter().cloned());
+        let request = answers_of(input);
+        let turn = TurnRequest::new(&request, &state, &items).with_history(0..1);
+        let mut turn = session.connector.turn(&turn).expect("a turn");
+        assert!(!turn.needs_history());
+        let driven = crate::support::driven(turn.as_mut(), [created(), started(), open(&reply(&[HELLO]))]);
+        let sent: Value = serde_json::from_slice(&driven.requests[1].body).expect("JSON");
+        assert_eq!(sent["input"].as_array().map(Vec::len), Some(2), "{sent}");
+        assert_eq!((crate::support::end(&driven.record).as_str(), turn.losses()), ("completed", [].as_slice()));
+    }
+    session.state = Json::null();
+    assert!(session.turn(&words, &items).needs_history());
+
+    // Only words replace an answer, and no answer of a person is dropped.
+    let (accepted, _) = answering(&asked, &CheckedDecision::new(Decision::Accept));
+    for request in [canceled, with_words(&accepted)] {
+        let fault = session.try_turn(&request, &items).err().expect("a fault");
+        assert_eq!(
+            (fault.kind, fault.message.as_str()),
+            (FaultKind::Conflict, "the agent has forgotten what it asked")
+        );
+    }
 }
 
 /// A reply that asks for approval of one call.
