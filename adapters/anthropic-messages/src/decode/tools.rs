@@ -221,7 +221,8 @@ fn parse_choice(node: &Node<'_>, options: &Options, declares: impl Fn(&str) -> b
                 let message = format!("no tool is called '{}'", truncate(&name));
                 return Err(Fault::invalid(object.path_of("name"), message));
             }
-            if options.asker().is_own(&name) {
+            // The agent gets the choice, but not the function.
+            if options.client_tools == ClientTools::Forward && options.asker().is_own(&name) {
                 let message = format!("'{}' is a function of the gateway, which agents cannot call", truncate(&name));
                 return Err(Fault::invalid(object.path_of("name"), message));
             }

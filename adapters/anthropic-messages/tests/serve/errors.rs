@@ -91,9 +91,11 @@ fn a_choice_of_a_function_that_only_the_gateway_has_is_refused() {
         "tools":[{"name":"request_approval","input_schema":{}}],"tool_choice":{"type":"tool","name":"request_approval"}}"#;
     let reply = replies("{}", &[body.to_owned()]);
     assert!(reply.contains("400") && reply.contains("is a function of the gateway"), "{reply}");
-    // As text, the agent has it like every other function.
-    let reply = replies(r#"{"approvals":"text"}"#, &[body.to_owned()]);
-    assert!(reply.contains("accepted"), "{reply}");
+    // As text, the agent has it like every other function. Without tools, it gets no choice.
+    for options in [r#"{"approvals":"text"}"#, r#"{"client_tools":"ignore"}"#] {
+        let reply = replies(options, &[body.to_owned()]);
+        assert!(reply.contains("accepted"), "{options} {reply}");
+    }
 }
 
 #[test]

@@ -138,6 +138,11 @@ fn is_own(name: &str, options: &Options) -> bool {
     options.asker(options.approvals).is_own(name)
 }
 
+/// True if a choice must not name the function: the agent gets the choice, but not the function.
+fn is_withheld(name: &str, options: &Options) -> bool {
+    options.client_tools == ClientTools::Forward && is_own(name, options)
+}
+
 /// The words that are no name of a tool.
 const CHOICES: [&str; 3] = ["none", "auto", "required"];
 
@@ -153,7 +158,7 @@ fn declared(object: &Object<'_>, echo: &Echo) -> Result<String, Fault> {
 /// A declared tool that the agent has.
 fn declared_to_agent(object: &Object<'_>, options: &Options, echo: &Echo) -> Result<String, Fault> {
     let name = declared(object, echo)?;
-    if is_own(&name, options) {
+    if is_withheld(&name, options) {
         let message = format!("'{}' is a function of the gateway, which agents cannot call", truncate(&name));
         return Err(Fault::invalid(object.path_of("name"), message));
     }
@@ -206,7 +211,7 @@ fn allowed_tools(object: &Object<'_>, mode: &str, options: &Options, echo: &Echo
         let tool = tool.object()?;
         let kind = text(&tool, "type")?.unwrap_or_else(|| "function".to_owned());
         let name = declared(nested(&tool, &kind)?.as_ref().unwrap_or(&tool), echo)?;
-        if is_own(&name, options) {
+        if is_withheld(&name, options) {
             has_own = true;
         } else {
             tools.push(json!({ "type": kind, "name": name }));

@@ -95,8 +95,10 @@ fn a_choice_of_a_function_that_only_the_gateway_has_is_refused() {
     let bodies = choices.map(|choice| format!("{tools},{choice}"));
     let bodies = with_fields(&bodies.each_ref().map(String::as_str));
     insta::assert_snapshot!(replies("{}", &bodies));
-    // As text, the agent has it like every other function.
-    assert!(replies(r#"{"approvals":"text"}"#, &bodies).lines().skip(1).step_by(2).all(|reply| reply == "  accepted"));
+    // As text, the agent has it like every other function. Without tools, it gets no choice.
+    for options in [r#"{"approvals":"text"}"#, r#"{"client_tools":"ignore"}"#] {
+        assert!(replies(options, &bodies).lines().skip(1).step_by(2).all(|reply| reply == "  accepted"), "{options}");
+    }
 }
 
 #[test]
