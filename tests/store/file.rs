@@ -230,6 +230,35 @@ fn a_file_that_cannot_be_used_is_named() {
 }
 
 #[tokio::test]
+async fn a_file_that_a_crash_left_within_a_page_is_restored_from_its_rollback_journal() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let store = open(&at("store.db"));
+    let run = ActiveRun::numbered(1);
+    store.open(&run.journal(), run.claim()).await.unwrap();
+    run.end(End::Completed);
+    store.settle(&run.journal()).await.unwrap();
+    store.close().await.unwrap();
+    drop(store);
+
+    // More than the cache holds, so that the file has a part of it.
+    let file = rusqlite::Connection::open(at("store.db")).unwrap();
+    let fill = "PRAGMA journal_mode = delete; PRAGMA cache_size = 1; BEGIN; CREATE TABLE large (bytes BLOB);
+                INSERT INTO large VALUES (zeroblob(1000000))";
+    file.execute_batch(fill).unwrap();
+    for suffix in ["", "-journal"] {
+        std::fs::copy(at(&format!("store.db{suffix}")), at(&format!("copy.db{suffix}"))).unwrap();
+    }
+    drop(file);
+    let copy = std::fs::OpenOptions::new().write(true).open(at("copy.db")).unwrap();
+    copy.set_len(copy.metadata().unwrap().len() - 100).unwrap();
+
+    assert_eq!(*open(&at("copy.db")).load(id(1)).await.unwrap().unwrap(), run.stored());
+    let file = rusqlite::Connection::open(at("copy.db")).unwrap();
+    assert!(!file.table_exists(None, "large").unwrap(), "the write is rolled back");
+}
+
+#[tokio::test]
 async fn a_full_disk_is_reported_and_survived() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.db");

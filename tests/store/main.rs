@@ -19,6 +19,7 @@ mod postgres_schema;
 mod publishing;
 mod retention;
 mod shared;
+mod unreadable;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -164,10 +164,23 @@ impl Files {
         });
     }
 
+    /// Runs SQL as a process that is killed afterwards: the changes are in the write-ahead log of the file.
+    pub(crate) fn execute_into_log(&self, sql: &str) {
+        let file = rusqlite::Connection::open(self.path().join("store.db")).unwrap();
+        file.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).unwrap();
+        file.execute_batch(&format!("PRAGMA journal_mode = wal; {sql}")).unwrap();
+        drop(file);
+        assert!(std::fs::metadata(self.path().join("store.db-wal")).unwrap().len() > 0);
+    }
+
     /// Everything in the store.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         match &self.database {
-            None => std::fs::read(self.path().join("store.db")).unwrap(),
+            None => {
+                let mut bytes = std::fs::read(self.path().join("store.db")).unwrap();
+                bytes.extend(std::fs::read(self.path().join("store.db-wal")).unwrap_or_default());
+                bytes
+            }
             Some(database) => database.dump("interlingua").unwrap().into_bytes(),
         }
     }

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use interlingua_core::call::{Order, RunInfo, RunState};
+use interlingua_core::call::{Cursor, Order, RunInfo, RunState};
 use interlingua_core::id::RunId;
 use interlingua_core::journal::{self, SerializedValue};
 use tokio_postgres::Row;
@@ -177,7 +177,7 @@ pub(super) async fn find(database: &Database, query: &Query) -> Result<RunPage, 
     })?;
     let total: i64 = total.map_or(0, |row| row.get(0));
     let mut runs = Vec::with_capacity(rows.len());
-    for row in &rows {
+    for row in rows.iter().take(limit) {
         match head(row) {
             Ok(head) => runs.push(head),
             // One damaged run must not hide all others.
@@ -187,9 +187,8 @@ pub(super) async fn find(database: &Database, query: &Query) -> Result<RunPage, 
             Err(error) => return Err(error),
         }
     }
-    let more = rows.len() > limit;
-    runs.truncate(limit);
-    let next = runs.last().filter(|_| more).map(|head| head.cursor(filter.order));
+    // The next page follows the last row, even one that cannot be read.
+    let next = (rows.len() > limit).then(|| cursor(&rows[limit - 1], filter.order));
     Ok(RunPage { runs, total: usize::try_from(total).unwrap_or(0), next })
 }
 
@@ -197,6 +196,12 @@ pub(super) async fn find(database: &Database, query: &Query) -> Result<RunPage, 
 fn pattern(wanted: &str) -> String {
     let escaped = text::kept(wanted).replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
     format!("%{escaped}%")
+}
+
+/// The place of a row in an order.
+fn cursor(row: &Row, order: Order) -> Cursor {
+    let (changed_at, created_at): (i64, i64) = (row.get(4), row.get(6));
+    Cursor { at: order.time(created_at.unsigned_abs(), changed_at.unsigned_abs()), id: RunId(row.get(0)) }
 }
 
 fn head(row: &Row) -> Result<RunHead, ReadError> {

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use interlingua_core::call::{Order, RunInfo, RunState};
+use interlingua_core::call::{Cursor, Order, RunInfo, RunState};
 use interlingua_core::id::RunId;
 use interlingua_core::journal::{self, SerializedValue};
 use interlingua_core::run::Record;
@@ -250,9 +250,15 @@ pub(super) fn find(connection: &mut Connection, query: &Query) -> Result<RunPage
     let mut runs = Vec::new();
     let mut statement = snapshot.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(&values))?;
-    let mut count = 0;
+    let (mut count, mut last, mut next) = (0, None, None);
     while let Some(row) = rows.next()? {
+        if count == limit {
+            next = last;
+            break;
+        }
         count += 1;
+        // The next page follows the last row, even one that cannot be read.
+        last = Some(cursor(row, order)?);
         match head(row) {
             Ok(head) => runs.push(head),
             // One damaged run must not hide all others.
@@ -263,10 +269,13 @@ pub(super) fn find(connection: &mut Connection, query: &Query) -> Result<RunPage
         }
     }
 
-    let more = count > limit;
-    runs.truncate(limit);
-    let next = runs.last().filter(|_| more).map(|head| head.cursor(order));
     Ok(RunPage { runs, total: usize::try_from(total).unwrap_or(0), next })
+}
+
+/// The place of a row in an order.
+fn cursor(row: &Row<'_>, order: Order) -> Result<Cursor, rusqlite::Error> {
+    let time = |column| row.get::<_, i64>(column).map(|time| u64::try_from(time).unwrap_or(0));
+    Ok(Cursor { at: order.time(time(4)?, time(5)?), id: id(row, 0)? })
 }
 
 fn head(row: &Row<'_>) -> Result<RunHead, QueryError> {

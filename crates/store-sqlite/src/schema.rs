@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::options::SqliteOptions;
@@ -188,6 +189,10 @@ impl Database {
         // Nothing is written to a file that cannot be used.
         check_length(path)?;
         let found = database.connect()?;
+        // Its close would otherwise move a write-ahead log into the file.
+        found
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+            .map_err(|error| file_error("open the database", path, error))?;
         found_version(&found, path)?;
         drop(found);
 
@@ -270,12 +275,15 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
 }
 
 /// Fails if the file ends within a page: SQLite only notices missing pages. A crash may leave such a file, too, but then
-/// a write-ahead log has the page.
+/// a write-ahead log or a rollback journal has the page.
 fn check_length(path: &Path) -> Result<(), StoreError> {
     let length = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    if length(Path::new(&log)) > 0 {
+    let has_log = |suffix: &str| {
+        let mut log = path.as_os_str().to_owned();
+        log.push(suffix);
+        length(Path::new(&log)) > 0
+    };
+    if has_log("-wal") || has_log("-journal") {
         return Ok(());
     }
 

@@ -172,7 +172,8 @@ pub struct LoadCost {
 /// One page of [`RunStore::find`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunPage {
-    /// Sorted as [`Filter::order`] says.
+    /// Sorted as [`Filter::order`] says. Runs that cannot be read are left out: any page may have fewer runs than its
+    /// limit, or none.
     pub runs: Vec<RunHead>,
     /// Number of matches on all pages together.
     pub total: usize,
