@@ -6,7 +6,7 @@ use crate::support::agent::{message_started, opening_frames, text_delta, text_re
 use crate::support::gateway::{JSON, ROUTE, agent, last_input_text, user_turn_in};
 use crate::support::http::Exchange;
 use crate::support::poll_until;
-use crate::support::process::Process;
+use crate::support::process::{Process, binary};
 use crate::support::upstream::{Reply, Upstream};
 
 /// A behaviour of the agent and the expected result.
@@ -225,7 +225,7 @@ async fn an_unknown_frame_is_shown_in_the_log_line_of_its_turn() {
 }
 
 #[tokio::test]
-async fn clients_that_do_not_speak_http_write_no_errors_into_the_log() {
+async fn clients_that_do_not_speak_http_write_no_errors_into_the_log_unless_its_filter_names_them() {
     let upstream = Upstream::always(text_reply(&["hello"]));
     let folder = tempfile::tempdir().expect("a folder");
     let config = format!(
@@ -233,12 +233,21 @@ async fn clients_that_do_not_speak_http_write_no_errors_into_the_log() {
         agent("demo", &upstream.url("/process"), "", "")
     );
     std::fs::write(folder.path().join("gateway.toml"), config).expect("a file");
-    let process = Process::start_logging(folder.path());
-    for bytes in [&b"GARBAGE\r\n\r\n"[..], b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"] {
-        assert_eq!(Exchange::send(process.address, bytes).await.response().await.status, 400);
+    for (filter, is_logged) in [("info", false), ("info,actix_http::h1=error", true)] {
+        let mut command = binary(folder.path());
+        let log = std::fs::File::create(folder.path().join("log")).expect("a file");
+        command.args(["--log", filter, "--log-format", "json"]).stderr(log);
+        let process = Process::spawn(command);
+        let sent = [&b"GARBAGE\r\n\r\n"[..], b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"];
+        for bytes in sent {
+            assert_eq!(Exchange::send(process.address, bytes).await.response().await.status, 400);
+        }
+        process.terminate();
+        assert_eq!(process.wait().await.code(), Some(0));
+        let loud: Vec<Value> = lines(folder.path()).into_iter().filter(|line| line["level"] != "INFO").collect();
+        let of_http = |line: &Value| line["target"].as_str().is_some_and(|target| target.starts_with("actix_http::h1"));
+        assert!(loud.iter().all(of_http), "{filter}: {loud:#?}");
+        assert_eq!(loud.len() >= sent.len(), is_logged, "{filter}: {loud:#?}");
+        assert!(is_logged || loud.is_empty(), "{loud:#?}");
     }
-    process.terminate();
-    assert_eq!(process.wait().await.code(), Some(0));
-    let loud: Vec<Value> = lines(folder.path()).into_iter().filter(|line| line["level"] != "INFO").collect();
-    assert_eq!(loud, [Value::Null; 0]);
 }

@@ -41,6 +41,7 @@ mod contract;
 mod conversations;
 mod credentials;
 mod cuts;
+mod damaged;
 mod draining;
 mod ends;
 mod forwarding;

@@ -19,7 +19,7 @@ const MAX_RUNS: usize = 4;
 /// Finds the answers to the questions of a run. `siblings`: the runs of its session.
 ///
 /// # Errors
-/// The store cannot load one of these runs.
+/// The store cannot be read. Runs that are damaged are left out.
 pub(super) async fn answers(
     state: &AdminState,
     run: &RunHandle,
@@ -42,8 +42,8 @@ pub(super) async fn answers(
         }
         let next = match state.admin.engine.operator().find(id).await {
             Ok(next) => next,
-            // It was deleted meanwhile.
-            Err(fault) if fault.kind == FaultKind::NotFound => continue,
+            // It was deleted meanwhile, or is damaged.
+            Err(fault) if matches!(fault.kind, FaultKind::NotFound | FaultKind::Internal) => continue,
             Err(fault) => return Err(fault),
         };
         next.view_safe(|view| {

@@ -49,6 +49,14 @@ const HOUSEKEEPING: &str = "housekeeping";
 /// The lease of the replica that does so at the moment: one that has had many runs does not wait for the other.
 const ROUND: &str = "housekeeping-round";
 
+/// What lost processes left, as far as the store handed it out.
+struct RecoveryReport {
+    /// How many runs.
+    left: usize,
+    /// How many of them were closed: damaged ones stay as they are.
+    closed: usize,
+}
+
 /// Recovers, expires and closes.
 pub(super) struct Housekeeping {
     pub(super) agents: Arc<Agents>,
@@ -130,9 +138,12 @@ impl Housekeeping {
     async fn recover_lost(&self) {
         // The store hands out some at a time.
         loop {
-            match self.recover().await {
-                Ok(0) => return,
-                Ok(runs) => tracing::warn!(runs, "runs that a gateway left unfinished are closed as failed"),
+            match self.close_left().await {
+                Ok(RecoveryReport { left: 0, .. }) => return,
+                Ok(RecoveryReport { closed: 0, .. }) => {}
+                Ok(RecoveryReport { closed, .. }) => {
+                    tracing::warn!(runs = closed, "runs that a gateway left unfinished are closed as failed");
+                }
                 Err(error) => return tracing::debug!(%error, "runs of lost gateways cannot be looked for"),
             }
         }
@@ -204,38 +215,44 @@ impl Housekeeping {
     }
 
     /// Closes the runs that were under way when the last process died: they fail, with a code of their own. Returns how
-    /// many there were.
+    /// many it closed.
     pub(super) async fn recover(&self) -> Result<usize, StoreError> {
-        seal_key::load(self.runs.store(), &self.sealer).await?;
-        let left = self.runs.store().recover().await?;
-        let count = left.len();
-        // Each waits for the store several times: one after the other, many runs would take minutes.
-        let mut closing = stream::iter(left).map(|id| self.recover_stored(id)).buffer_unordered(CLOSED_AT_ONCE);
-        let mut closed = Ok(count);
-        while let Some(one) = closing.next().await {
-            // All are tried: what was handed out is not handed out again soon.
-            if let Err(error) = one {
-                closed = Err(error);
-            }
-        }
-        closed
+        self.close_left().await.map(|recovered| recovered.closed)
     }
 
-    async fn recover_stored(&self, id: RunId) -> Result<(), StoreError> {
+    async fn close_left(&self) -> Result<RecoveryReport, StoreError> {
+        seal_key::load(self.runs.store(), &self.sealer).await?;
+        let ids = self.runs.store().recover().await?;
+        let (left, mut closed, mut failed) = (ids.len(), 0, None);
+        // Each waits for the store several times: one after the other, many runs would take minutes.
+        let mut closing = stream::iter(ids).map(|id| self.recover_stored(id)).buffer_unordered(CLOSED_AT_ONCE);
+        while let Some(one) = closing.next().await {
+            // All are tried: what was handed out is not handed out again soon.
+            match one {
+                Ok(is_closed) => closed += usize::from(is_closed),
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(RecoveryReport { left, closed }), Err)
+    }
+
+    /// True if the run is closed.
+    async fn recover_stored(&self, id: RunId) -> Result<bool, StoreError> {
         match self.runs.store().load(id).await {
             Ok(Some(stored)) => self.recover_one(&stored).await,
-            Ok(None) => Ok(()),
+            Ok(None) => Ok(false),
             // One damaged run must not keep the gateway from its start.
             Err(error @ StoreError::Corrupt { .. }) => {
                 tracing::error!(%error, "a run that was under way stays as it is");
-                Ok(())
+                Ok(false)
             }
             Err(error) => Err(error),
         }
     }
 
-    async fn recover_one(&self, stored: &StoredRun) -> Result<(), StoreError> {
-        let Some(agent) = self.agents.of_stored_run(&stored.record.run().agent) else { return Ok(()) };
+    /// True if the run is closed: its agent is configured.
+    async fn recover_one(&self, stored: &StoredRun) -> Result<bool, StoreError> {
+        let Some(agent) = self.agents.of_stored_run(&stored.record.run().agent) else { return Ok(false) };
         let run = ActiveRun::from_stored(agent, stored);
         self.runs.store().open(&run.journal(), Claim::Existing { events: stored.record.len() }).await?;
         if let Some(scope) = self.rules.scope_of(&run)
@@ -259,7 +276,7 @@ impl Housekeeping {
         run.publish(Publish::Concluded);
         run.count_end();
         stop_lost(&self.runs, &run);
-        Ok(())
+        Ok(true)
     }
 
     /// Takes no new runs, waits until those under way have ended and are written, and ends what is left when the time

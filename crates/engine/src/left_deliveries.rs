@@ -106,7 +106,7 @@ impl LeftDeliveries {
         }
     }
 
-    /// Where the runs of a page stand. Those that are not there any more are left out.
+    /// Where the runs of a page stand. Those that are not there any more, and damaged ones, are left out.
     async fn states(&self, page: &[Left]) -> Result<HashMap<RunId, RunState>, StoreError> {
         if page.is_empty() {
             return Ok(HashMap::new());
@@ -118,12 +118,12 @@ impl LeftDeliveries {
 
     /// True if nothing is left of a delivery but what this process sends from now on.
     async fn resume(&self, left: &Left, states: &HashMap<RunId, RunState>) -> Result<bool, StoreError> {
-        let state = left.run().and_then(|run| Some((run, *states.get(&run)?)));
-        if let Some((run, state)) = state {
-            if state.is_working() {
+        if let Some(run) = left.run() {
+            if states.get(&run).is_some_and(|state| state.is_working()) {
                 // Whichever replica has the run sends it, or is lost too.
                 return Ok(false);
             }
+            // A run without a state was deleted, or is damaged: then its events may still be there.
             if let Err(fault) = self.deliveries.resume_left(run, left, &self.rules).await {
                 tracing::warn!(%run, "cannot send the push requests that a lost gateway has not sent: {fault}");
                 if fault.kind == FaultKind::Overloaded {

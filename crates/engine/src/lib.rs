@@ -410,7 +410,7 @@ impl Engine {
         &self.0.sealer
     }
 
-    /// Closes the runs that were under way when the last process died. Returns how many there were.
+    /// Closes the runs that were under way when the last process died. Returns how many it closed.
     ///
     /// # Errors
     /// Those of the store.

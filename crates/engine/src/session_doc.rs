@@ -4,6 +4,7 @@
 //! ([`super::session`]), and reading and writing entries ([`super::session_entries`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::ops::Range;
 
 use interlingua_core::answer::Waiting;
@@ -11,7 +12,8 @@ use interlingua_core::event::Millis;
 use interlingua_core::model::Message;
 use interlingua_core::tree::Node;
 use interlingua_core::{End, Extra, Fault, FaultKind, Json, Owner, RunId};
-use serde::{Deserialize, Serialize};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::upstream_ids;
 use interlingua_base::clock;
@@ -161,10 +163,41 @@ pub(super) struct SessionDoc {
     /// finds it here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) writes: Vec<RunId>,
-    /// Fields of a newer version, which gateways of both versions write meanwhile.
-    #[serde(flatten)]
-    pub(super) unknown: BTreeMap<String, serde_json::Value>,
+    /// Fields of a newer version, which gateways of both versions write meanwhile: as they were written.
+    /// [`SessionDoc::parse`] fills them in.
+    #[serde(flatten, skip_deserializing)]
+    pub(super) unknown: BTreeMap<String, Json>,
 }
+
+/// The names of all fields in the store, in order.
+const KNOWN_FIELDS: &[&str] = &[
+    "agent",
+    "begun",
+    "bytes",
+    "connector_user",
+    "created_at",
+    "entries",
+    "first",
+    "handed_over",
+    "home",
+    "id",
+    "is_cut",
+    "is_listed",
+    "kept",
+    "labels",
+    "last",
+    "latest",
+    "memory",
+    "next",
+    "removed",
+    "seen",
+    "stale",
+    "updated_at",
+    "upstream_id",
+    "user_id",
+    "waiting",
+    "writes",
+];
 
 /// How many writes a document names.
 const MAX_NAMED_WRITES: usize = 4;
@@ -216,7 +249,9 @@ impl SessionDoc {
 
     /// Reads a stored document.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Fault> {
-        let doc: Self = serde_json::from_slice(bytes).map_err(unreadable)?;
+        let mut doc: Self = serde_json::from_slice(bytes).map_err(unreadable)?;
+        // Known fields are skipped. One that cannot be kept, as its text is not UTF-8, is ignored like before.
+        doc.unknown = serde_json::from_slice(bytes).map(|UnknownFields(fields)| fields).unwrap_or_default();
         Ok(doc.with_inline_entries_moved())
     }
 
@@ -352,6 +387,33 @@ impl SessionDoc {
     }
 }
 
+/// The fields of a document that [`SessionDoc`] does not have.
+struct UnknownFields(BTreeMap<String, Json>);
+
+impl<'de> Deserialize<'de> for UnknownFields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = UnknownFields;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<UnknownFields, A::Error> {
+                let mut fields = BTreeMap::new();
+                while let Some(name) = map.next_key::<String>()? {
+                    if KNOWN_FIELDS.binary_search(&&*name).is_ok() {
+                        map.next_value::<IgnoredAny>()?;
+                    } else {
+                        fields.insert(name, map.next_value()?);
+                    }
+                }
+                Ok(UnknownFields(fields))
+            }
+        }
+        deserializer.deserialize_map(Fields)
+    }
+}
+
 /// Ends of runs by their names.
 mod ends {
     use std::collections::BTreeMap;
@@ -384,4 +446,81 @@ const fn is_false(value: &bool) -> bool {
 /// A stored session or entry that is not what it should be.
 pub(super) fn unreadable(error: serde_json::Error) -> Fault {
     Fault::new(FaultKind::Internal, "the stored session cannot be read").with_detail(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A document in which no field is left out when it is written.
+    fn full() -> SessionDoc {
+        let id = RunId(uuid::Uuid::from_u128(7));
+        SessionDoc {
+            id: "s".to_owned(),
+            agent: "friday".to_owned(),
+            created_at: 1,
+            updated_at: 2,
+            is_conversation: true,
+            first: 0,
+            next: 1,
+            last: Some(id),
+            bytes: 3,
+            begun: 1,
+            is_cut: true,
+            unsaved: BTreeMap::new(),
+            replaced: 0..0,
+            inline_entries: vec![Entry::Turn { run: id, turn: 0 }],
+            removed: BTreeSet::from(["item".to_owned()]),
+            upstream_id: Some("theirs".to_owned()),
+            home: Some(EndpointKey::new("http://127.0.0.1/")),
+            user_id: Some("ann".to_owned()),
+            seen: 1,
+            stale: true,
+            connector_state: Json::null(),
+            connector_user: Some("ann".to_owned()),
+            latest: Some(id),
+            waiting: Waiting::default(),
+            handed_over: BTreeMap::from([(id, End::Failed)]),
+            is_listed: true,
+            labels: Extra::new(),
+            writes: vec![id],
+            unknown: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn the_names_of_all_fields_are_known() {
+        let written = serde_json::to_value(full()).expect("JSON");
+        let names: Vec<&str> = written.as_object().expect("an object").keys().map(String::as_str).collect();
+        assert_eq!(names.iter().copied().collect::<BTreeSet<_>>(), KNOWN_FIELDS.iter().copied().collect());
+        assert!(KNOWN_FIELDS.is_sorted());
+        let read = SessionDoc::parse(written.to_string().as_bytes()).expect("a session");
+        assert!(read.unknown.is_empty(), "{:?}", read.unknown);
+    }
+
+    #[test]
+    fn unknown_fields_are_written_again_as_they_were_whatever_they_hold() {
+        let known =
+            serde_json::to_string(&SessionDoc::new("s", "friday", &Owner::from_key("ann"), None)).expect("JSON");
+        let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+        for value in
+            ["1e400", "123456789012345678901234567890", "1.0", r#""\ud800""#, r#"{ "b": 1, "a": [2.50] }"#, &deep]
+        {
+            let document = format!("{},\"later\":{value}}}", known.strip_suffix('}').expect("an object"));
+            let doc = SessionDoc::parse(document.as_bytes()).expect("a session");
+            assert_eq!(doc.unknown.get("later").map(Json::text), Some(value));
+            let written = serde_json::to_string(&doc).expect("JSON");
+            assert_eq!(SessionDoc::parse(written.as_bytes()).expect("a session").unknown, doc.unknown, "{written}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_field_that_cannot_be_kept_is_ignored() {
+        let doc = SessionDoc::new("s", "friday", &Owner::from_key("ann"), None);
+        let mut document = serde_json::to_vec(&doc).expect("JSON");
+        document.pop();
+        document.extend_from_slice(b",\"later\":\"\xff\"}");
+        let read = SessionDoc::parse(&document).expect("a session");
+        assert!(read.unknown.is_empty() && read.id == "s");
+    }
 }
