@@ -53,7 +53,7 @@ pub(super) struct Document {
     /// The listener for clients.
     pub(super) server: Table<ServerTable>,
     /// Where runs and sessions are stored.
-    pub(super) store: Table<StoreTable>,
+    pub(super) store: WithSpan<Table<StoreTable>>,
     /// Authentication of callers.
     pub(super) auth: WithSpan<Table<AuthTable>>,
     /// Rights and limits of callers, by the caller's name. By default a caller may use everything, within the default

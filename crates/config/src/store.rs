@@ -1,6 +1,7 @@
 //! Checks of `[store]`: kind, place and retention. Not here: the table as written in the file ([`super::store_table`]),
 //! and opening the store (`src/gateway`).
 
+use std::ops::Range;
 use std::time::Duration;
 
 use interlingua_core::duration::Period;
@@ -8,7 +9,7 @@ use interlingua_core::size::Size;
 use secrecy::SecretString;
 
 use super::diagnostics::Diagnostic;
-use super::located::WithSpan;
+use super::located::{Table, WithSpan};
 use super::secret::SecretTable;
 use super::store_settings::{PostgresStore, Retention, Store, StoreKind};
 use super::store_table::{RetentionTable, StoreTable};
@@ -23,7 +24,8 @@ const MAX_CONNECTIONS: u64 = 100;
 const MIN_LEASE: Period = Period(Duration::from_secs(2));
 const MAX_LEASE: Period = Period(Duration::from_secs(300));
 
-pub(super) fn resolve(table: &StoreTable, validator: &mut Validator<'_, '_>) -> Store {
+pub(super) fn resolve(located: &WithSpan<Table<StoreTable>>, validator: &mut Validator<'_, '_>) -> Store {
+    let table = &*located.value;
     let (kind, path) = (table.kind.value, &table.path);
     if kind != StoreKind::Sqlite && !path.span.is_empty() {
         let place = if kind == StoreKind::Memory { "in memory" } else { "in a database" };
@@ -42,7 +44,7 @@ pub(super) fn resolve(table: &StoreTable, validator: &mut Validator<'_, '_>) -> 
     Store {
         kind,
         path: validator.folder.join(&path.value),
-        postgres: postgres(table, validator),
+        postgres: postgres(table, &located.span, validator),
         retention: Retention {
             age: validator.positive(age, "age"),
             runs: validator.between(runs, "runs", 1, u64::MAX),
@@ -51,7 +53,8 @@ pub(super) fn resolve(table: &StoreTable, validator: &mut Validator<'_, '_>) -> 
     }
 }
 
-fn postgres(table: &StoreTable, validator: &mut Validator<'_, '_>) -> Option<PostgresStore> {
+/// `span`: of the table.
+fn postgres(table: &StoreTable, span: &Range<usize>, validator: &mut Validator<'_, '_>) -> Option<PostgresStore> {
     let StoreTable { kind, url, schema, lease, connections, .. } = table;
     if kind.value != StoreKind::Postgres {
         let spans = [("schema", &schema.span), ("lease", &lease.span), ("connections", &connections.span)];
@@ -71,8 +74,15 @@ fn postgres(table: &StoreTable, validator: &mut Validator<'_, '_>) -> Option<Pos
     }
     let lease = validator.within(lease, "lease", MIN_LEASE, MAX_LEASE);
     let connections = validator.between(connections, "connections", MIN_CONNECTIONS, MAX_CONNECTIONS);
+    let Some(url) = url else {
+        if !validator.rejected.contains(span, "url") {
+            let error = Diagnostic::error("a store in a database needs \"url\"").at(&kind.span);
+            validator.report(error.label("write url = { env = \"DATABASE_URL\" }"));
+        }
+        return None;
+    };
     Some(PostgresStore {
-        url: read_url(url.as_ref(), &kind.span, validator)?,
+        url: read_url(url, validator)?,
         schema: schema.value.clone(),
         lease,
         connections: usize::try_from(connections).unwrap_or(usize::MAX),
@@ -86,19 +96,7 @@ fn is_schema_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
-fn read_url(
-    url: Option<&WithSpan<SecretTable>>,
-    kind: &std::ops::Range<usize>,
-    validator: &mut Validator<'_, '_>,
-) -> Option<SecretString> {
-    let Some(url) = url else {
-        if validator.rejected.has_key("url") {
-            return None;
-        }
-        let error = Diagnostic::error("a store in a database needs \"url\"").at(kind);
-        validator.report(error.label("write url = { env = \"DATABASE_URL\" }"));
-        return None;
-    };
+fn read_url(url: &WithSpan<SecretTable>, validator: &mut Validator<'_, '_>) -> Option<SecretString> {
     match url.value.read(&url.span, validator.folder, validator.env, &mut validator.found) {
         Ok(read) => Some(read),
         Err(_) if validator.rejected.any_in(&url.span) => None,

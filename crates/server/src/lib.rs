@@ -56,7 +56,8 @@ pub use self::served::ServedRoute;
 use self::slots::ResourceSlots;
 
 /// Log directives that suppress noise of the HTTP libraries: their number of threads, and a line for each protocol
-/// violation of a client. A log filter that names these targets takes precedence.
+/// violation of a client. A log filter with the same target takes precedence, such as `actix_http::h1=error`; one with
+/// a shorter target, such as `actix_http=error`, does not.
 pub const QUIET: [&str; 5] =
     ["actix_server=warn", "actix_http::h1=off", "actix_http::ws=off", "actix_ws=off", "h2=error"];
 
