@@ -612,9 +612,16 @@ async fn two_messages_to_a_waiting_run_at_the_same_moment_both_get_an_answer() {
             }
             let second = next();
             for call in [first, second] {
-                let answered = tokio::time::timeout(SETTLE_TIMEOUT, call).await;
-                assert!(answered.is_ok(), "a message waits for ever, {steps} steps after the other");
+                let answered = tokio::time::timeout(SETTLE_TIMEOUT, call).await.expect("no message waits for ever");
+                let refused = answered.expect("no call panics").err();
+                // The first message ends the run: one that comes after that is late.
+                assert!(refused.is_none_or(|fault| fault.message.ends_with("has ended")), "after {steps} steps");
             }
+            let Some(Answer::Run(run)) = fixture.answer(Call::Fetch(Target::Run(id))).await else {
+                panic!("it is there")
+            };
+            let withdrawn: Vec<bool> = run.view(|view| view.run().turns.iter().map(|turn| turn.withdrawn).collect());
+            assert!(withdrawn.len() > 1 && !withdrawn.contains(&true), "after {steps} steps: {withdrawn:?}");
             fixture.assert_settled("both messages").await;
             fixture.assert_free("s", "both messages").await;
         }

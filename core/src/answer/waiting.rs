@@ -112,10 +112,14 @@ pub struct AskContext<'a> {
 }
 
 /// The answers that [`Waiting::take`] has taken for one turn, none included. The turn ends this state: with
-/// [`Waiting::confirm_sent`] when the upstream has accepted the request, and with [`Waiting::reopen`] if it has not.
-#[derive(Debug)]
+/// [`Waiting::confirm_sent`] when the upstream has accepted the request, with [`Waiting::reopen`] if it has not, and with
+/// [`Waiting::put_back`] if the request was never sent.
+#[derive(Debug, Default)]
 #[must_use = "confirm that the answers were sent, or open their items again"]
-pub struct TakenAnswers(());
+pub struct TakenAnswers {
+    /// The decisions that earlier requests gave about the items, by the items' ids.
+    earlier: Vec<(String, Option<CheckedDecision>, Option<AnswerMessage>)>,
+}
 
 /// Proof that the answers of a turn were sent: only then may the turn ask something ([`Waiting::ask`]).
 #[derive(Debug)]
@@ -229,9 +233,13 @@ impl Waiting {
         match next.apply_answers(input.into(), answers, terms, now) {
             Ok(mut outcome) => {
                 // The items of these runs were all closed by this request.
-                if let Outcome::Send { freed, .. } = &mut outcome {
+                if let Outcome::Send { freed, taken, .. } = &mut outcome {
                     let waiting = next.runs();
                     *freed = self.runs().into_iter().filter(|run| !waiting.contains(run)).collect();
+                    let is_sent = |open: &&Open| next.sent.iter().any(|sent| sent.item.id == open.item.id);
+                    let earlier = self.open.iter().filter(|open| open.decided.is_some()).filter(is_sent);
+                    taken.earlier =
+                        earlier.map(|open| (open.item.id.clone(), open.decided.clone(), open.said.clone())).collect();
                 }
                 *self = next;
                 outcome
@@ -258,6 +266,17 @@ impl Waiting {
     pub fn confirm_sent(&mut self, _taken: TakenAnswers) -> SentAnswers {
         self.sent.clear();
         SentAnswers(())
+    }
+
+    /// The request was not sent: its items are open again, with the decisions that earlier requests gave.
+    pub fn put_back(&mut self, taken: TakenAnswers) {
+        let earlier = taken.earlier;
+        self.reopen(TakenAnswers::default());
+        for (id, decided, said) in earlier {
+            if let Some(open) = self.open.iter_mut().find(|open| open.item.id == id) {
+                (open.decided, open.said) = (decided, said);
+            }
+        }
     }
 
     /// The upstream has not accepted the answers: their items are open again (docs/human-in-the-loop.md#rule-3).
@@ -375,7 +394,7 @@ impl Waiting {
         sent.extend::<Vec<_>>(left_out);
 
         self.sent = sent;
-        Outcome::Send { taken: TakenAnswers(()), input, answered, freed: Vec::new() }
+        Outcome::Send { taken: TakenAnswers::default(), input, answered, freed: Vec::new() }
     }
 
     /// True if the agent would not understand these answers yet: those to other calls of the same run are missing.

@@ -274,12 +274,12 @@ impl Turn {
         }
     }
 
-    /// The turn is not taken: items that it would have answered are open again.
+    /// The turn is not taken: items that it would have answered are open again, with what was decided before.
     pub(super) fn reopen_answers(&mut self) {
         if let Some(Place::Ready(_, prepared)) = &mut self.place
             && let Some(taken) = prepared.taken.take()
         {
-            self.session.doc().waiting.reopen(taken);
+            self.session.doc().waiting.put_back(taken);
         }
     }
 
