@@ -101,9 +101,11 @@ impl Search {
 
 /// The messages of a conversation before those of a run.
 fn messages_before(session: &SessionView, run: RunId) -> Vec<Message> {
-    // Ids of runs are ordered by time. A run that was cancelled has no items.
-    let is_later = |item: &SessionItem| item.run.is_some_and(|of| of >= run);
-    let end = session.items.iter().position(is_later).unwrap_or(session.items.len());
+    let items = &session.items;
+    let first = items.iter().position(|item| item.run == Some(run));
+    // A run that was cancelled has no items. Ids of runs are nearly ordered by time.
+    let is_later = |item: &SessionItem| item.run.is_some_and(|of| of > run);
+    let end = first.or_else(|| items.iter().position(is_later)).unwrap_or(items.len());
     snapshot::snapshot_messages(&session.items[..end])
 }
 
