@@ -6,6 +6,9 @@ pub(super) fn error_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     let mut above = line.clone();
     for cause in error.chain().skip(1).map(ToString::to_string) {
+        if cause.is_empty() {
+            continue;
+        }
         if !line.ends_with(&cause) && !cause.ends_with(&above) {
             line = format!("{line}: {cause}");
         }
