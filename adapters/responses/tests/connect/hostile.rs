@@ -3,7 +3,7 @@
 
 use interlingua_core::connector::Next;
 use interlingua_core::fault::FaultKind;
-use interlingua_core::{End, Record};
+use interlingua_core::{End, Fault, Record};
 use interlingua_core_testkit::{self as testkit, Answer, Hostile};
 use proptest::prelude::*;
 
@@ -272,6 +272,8 @@ proptest! {
         let mut turn = turn(if background { r#"{"background":"stream"}"# } else { "{}" });
         let mut answers = vec![Answer::Cut(vec![bytes[..at].to_vec(), bytes[at..].to_vec()])];
         answers.extend((0..40).map(|_| Answer::Stream(vec![bytes[..at].to_vec()])));
+        // A server that reports progress is polled without limit.
+        answers.extend((0..40).map(|_| Answer::Fault(Fault::new(FaultKind::UpstreamUnreachable, "gone"))));
         let driven = testkit::drive(&mut *turn, answers);
         prop_assert_eq!(testkit::grammar(&driven.record), Ok(()));
     }
