@@ -114,11 +114,18 @@ pub struct AskContext<'a> {
 /// The answers that [`Waiting::take`] has taken for one turn, none included. The turn ends this state: with
 /// [`Waiting::confirm_sent`] when the upstream has accepted the request, with [`Waiting::reopen`] if it has not, and with
 /// [`Waiting::put_back`] if the request was never sent.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[must_use = "confirm that the answers were sent, or open their items again"]
 pub struct TakenAnswers {
     /// The decisions that earlier requests gave about the items, by the items' ids.
     earlier: Vec<(String, Option<CheckedDecision>, Option<AnswerMessage>)>,
+}
+
+impl TakenAnswers {
+    /// Private: only [`Waiting::take`] makes this value.
+    const fn new() -> Self {
+        Self { earlier: Vec::new() }
+    }
 }
 
 /// Proof that the answers of a turn were sent: only then may the turn ask something ([`Waiting::ask`]).
@@ -271,7 +278,7 @@ impl Waiting {
     /// The request was not sent: its items are open again, with the decisions that earlier requests gave.
     pub fn put_back(&mut self, taken: TakenAnswers) {
         let earlier = taken.earlier;
-        self.reopen(TakenAnswers::default());
+        self.reopen(TakenAnswers::new());
         for (id, decided, said) in earlier {
             if let Some(open) = self.open.iter_mut().find(|open| open.item.id == id) {
                 (open.decided, open.said) = (decided, said);
@@ -394,7 +401,7 @@ impl Waiting {
         sent.extend::<Vec<_>>(left_out);
 
         self.sent = sent;
-        Outcome::Send { taken: TakenAnswers::default(), input, answered, freed: Vec::new() }
+        Outcome::Send { taken: TakenAnswers::new(), input, answered, freed: Vec::new() }
     }
 
     /// True if the agent would not understand these answers yet: those to other calls of the same run are missing.

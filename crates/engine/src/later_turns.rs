@@ -262,13 +262,13 @@ impl LaterTurns {
     /// Invariant: nothing is awaited here, so this is not async (see `FirstTurns::launch`).
     fn launch(&self, run: &Arc<ActiveRun>, mut turn: Turn, labels: &Json) -> Result<LaunchResult, Fault> {
         let now = clock::now();
-        let launched = run.update(Publish::Now, |state| {
+        let (launched, started) = run.update(Publish::Now, |state| {
             if let Some(number) = number_of_same(state.record.run(), &turn) {
                 turn.reopen_answers();
-                return Ok(Err(LaunchResult::At { number, is_ready: false }));
+                return Ok((LaunchResult::At { number, is_ready: false }, None));
             }
             if state.about.state.is_working() && turn.is_ready() {
-                return Ok(Err(LaunchResult::Overtaken(Box::new(turn))));
+                return Ok((LaunchResult::Overtaken(Box::new(turn)), None));
             }
             state.about.request = AgentRequest { input: Input::default(), ..turn.spoken.request.clone() };
             if !labels.is_null() {
@@ -283,7 +283,8 @@ impl LaterTurns {
                     // A client that left did so before this turn.
                     run.cancel.reset();
                     let turn = start_turn(state, turn, now);
-                    Ok(Ok((state.record.run().turns.len() - 1, Some(turn))))
+                    let number = state.record.run().turns.len() - 1;
+                    Ok((LaunchResult::At { number, is_ready: turn.is_ready() }, Some(turn)))
                 }
                 RunState::Queued | RunState::Running => {
                     if let Some(by) = state.record.run().answered_by() {
@@ -292,32 +293,27 @@ impl LaterTurns {
                     let ended = state.record.run().turns.len() - 1;
                     let is_same = |queued: &Turn| queued.claim_key.is_some() && queued.claim_key == turn.claim_key;
                     if let Some(place) = state.queued.iter().position(is_same) {
-                        return Ok(Ok((ended + place + 1, None)));
+                        return Ok((LaunchResult::At { number: ended + place + 1, is_ready: false }, None));
                     }
                     check_queueable(&turn.session, &turn.spoken, turn.policy.busy, now)?;
                     if let Some(permits) = &mut turn.permits {
                         permits.queue()?;
                     }
                     state.queued.push_back(turn);
-                    Ok(Ok((ended + state.queued.len(), None)))
+                    Ok((LaunchResult::At { number: ended + state.queued.len(), is_ready: false }, None))
                 }
             }
         })?;
 
-        let (number, started) = match launched {
-            Ok(launched) => launched,
-            Err(other) => return Ok(other),
-        };
-        let is_ready = started.as_ref().is_some_and(Turn::is_ready);
         if let Some(turn) = started {
             self.driver.start(AbortGuard::new(&self.runs, run), Box::new(turn), None);
         }
 
-        Ok(LaunchResult::At { number, is_ready })
+        Ok(launched)
     }
 }
 
-/// What becomes of a turn that is to be launched.
+/// The result of a launch.
 enum LaunchResult {
     /// It is the turn of this index in its run. `is_ready`: its request can be sent at once.
     At { number: usize, is_ready: bool },

@@ -150,7 +150,7 @@ fn an_item_cannot_be_decided_twice() {
         // Whether or not the upstream has accepted the answer yet.
         let fault = refused(waiting.take(Vec::new(), vec![answer("a", again)], ALL_TOGETHER, 1_000));
         assert_eq!((fault.kind, fault.code()), (FaultKind::Conflict, NOT_WAITING));
-        waiting.confirm_sent(TakenAnswers::default());
+        waiting.confirm_sent(TakenAnswers::new());
     }
     let twice = vec![answer("b", "yes"), answer("b", "no")];
     waiting.ask(SentAnswers(()), vec![approval("b")], &context());
@@ -163,7 +163,7 @@ fn an_answer_the_upstream_did_not_accept_can_be_given_again() {
     let mut waiting = waiting(vec![approval("a"), approval("b")]);
     let both = vec![answer("a", "yes"), answer("b", "no")];
     let first = sent(waiting.take(Vec::new(), both.clone(), ALL_TOGETHER, 1_000));
-    waiting.reopen(TakenAnswers::default());
+    waiting.reopen(TakenAnswers::new());
     assert_eq!(open(&waiting), ["a", "b"]);
     assert_eq!(sent(waiting.take(Vec::new(), both, ALL_TOGETHER, 1_000)), first);
 }
@@ -175,7 +175,7 @@ fn the_number_of_remembered_ids_is_limited() {
         let id = format!("a{number}");
         waiting.ask(SentAnswers(()), vec![approval(&id)], &context());
         sent(waiting.take(Vec::new(), vec![answer(&id, "yes")], ALL_TOGETHER, 1_000));
-        waiting.confirm_sent(TakenAnswers::default());
+        waiting.confirm_sent(TakenAnswers::new());
     }
     assert_eq!(waiting.closed.len(), MAX_CLOSED);
     assert!(waiting.open.is_empty() && waiting.sent.is_empty());
@@ -413,7 +413,7 @@ fn unknown_outputs_pass_and_repeated_ones_do_not() {
     let mut waiting = waiting(vec![tool("c")]);
     assert_eq!(sent(waiting.take(vec![output("x", "1")], Vec::new(), ALL_TOGETHER, 1_000)).len(), 1);
     sent(waiting.take(vec![output("c", "1")], Vec::new(), ALL_TOGETHER, 1_000));
-    waiting.confirm_sent(TakenAnswers::default());
+    waiting.confirm_sent(TakenAnswers::new());
     assert_eq!(refused(waiting.take(vec![output("c", "1")], Vec::new(), ALL_TOGETHER, 1_000)).code(), NOT_WAITING);
     // The complete conversation, as clients without a session send it.
     let data = Json::parse(r#"{"call_id":"c","name":"set_bg","arguments":"{}"}"#).expect("JSON");
@@ -437,7 +437,7 @@ fn an_upstream_that_asks_endlessly_uses_bounded_memory() {
 fn an_item_asked_again_is_open_again() {
     let mut waiting = waiting(vec![approval("a")]);
     sent(waiting.take(Vec::new(), vec![answer("a", "yes")], ALL_TOGETHER, 1_000));
-    waiting.confirm_sent(TakenAnswers::default());
+    waiting.confirm_sent(TakenAnswers::new());
     waiting.ask(SentAnswers(()), vec![approval("a")], &context());
     sent(waiting.take(Vec::new(), vec![answer("a", "no")], ALL_TOGETHER, 1_000));
 }
@@ -468,10 +468,10 @@ fn the_answer_to_the_last_item_of_a_run_frees_the_run() {
     assert_eq!(waiting.runs(), [RUN]);
     let first = waiting.take(Vec::new(), vec![answer("a", "yes")], one_by_one, 2_000);
     assert_eq!(freed(first), [], "it still waits for the other item");
-    waiting.confirm_sent(TakenAnswers::default());
+    waiting.confirm_sent(TakenAnswers::new());
     assert_eq!(freed(waiting.take(Vec::new(), vec![answer("b", "no")], one_by_one, 2_000)), [RUN]);
     assert_eq!(waiting.runs(), []);
-    waiting.reopen(TakenAnswers::default());
+    waiting.reopen(TakenAnswers::new());
     assert_eq!(waiting.runs(), [RUN], "the answer did not arrive");
 }
 
@@ -480,7 +480,7 @@ fn a_run_without_its_tool_outputs_is_freed_unless_the_request_does_not_arrive() 
     let mut waiting = waiting(vec![tool("t")]);
     assert_eq!(freed(waiting.take(vec![Message::user("never mind")], Vec::new(), ALL_TOGETHER, 2_000)), [RUN]);
     assert_eq!(waiting.runs(), []);
-    waiting.reopen(TakenAnswers::default());
+    waiting.reopen(TakenAnswers::new());
     assert_eq!(waiting.pending_of(RUN).len(), 1);
     assert_eq!(sent(waiting.take(vec![output("t", "Paris")], Vec::new(), ALL_TOGETHER, 2_000)).len(), 1);
 }
