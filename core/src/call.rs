@@ -87,8 +87,8 @@ pub struct RunCall {
     pub tags: Tags,
     /// Larger data of the adapter, by name, which is not loaded with the run and deleted with it: see [`attachment`].
     pub attachments: Vec<(&'static str, Json)>,
-    /// What the caller has claimed, so that no other request starts the same. The turn starts only if the claim still
-    /// stands, which is deleted once the turn can be found, or is queued, or is not started. A turn is not queued behind
+    /// The caller's claim, so that no other request starts the same turn. The turn starts only if the claim still stands.
+    /// The claim is deleted once the turn can be found, is queued, or is not started. A turn is not queued behind
     /// another one with the same claim: the call is answered as if it were that one.
     pub claim: Option<RunClaim>,
 }

@@ -1,4 +1,4 @@
-//! An error with its causes in one line.
+//! Writes an error and its causes in one line.
 
 /// The error and its causes. Many errors of libraries end with the text of their cause, or their cause ends with theirs,
 /// after a code: neither is repeated.

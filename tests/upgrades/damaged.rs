@@ -122,7 +122,7 @@ async fn a_run_that_is_cut_in_half_is_reported_and_hides_no_other() {
                 assert!(answer.status == status || answer.status == 404, "{what}: {path}: {}", answer.text());
             }
             assert_others(&ann, &opened.contents.ended, Some(&damaged), &what).await;
-            // The session goes on, as far as it needs nothing of the run.
+            // The session continues if it needs nothing of the run.
             let session = &opened.contents.ended[0].session;
             let answer = ann.post("/agents/demo/process", &user_turn_in(session, "echo on")).await;
             assert!([200, 500].contains(&answer.status), "{what}: {}", answer.text());

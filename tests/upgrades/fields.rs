@@ -20,7 +20,7 @@ use crate::{OpenedCopy, all_stores};
 /// The fields of sessions without which one is no session, or another one: without `latest` it has no run, without
 /// `next` no entry, without `waiting` it asks nothing.
 const OF_SESSIONS: [&str; 7] = ["agent", "created_at", "id", "latest", "next", "updated_at", "waiting"];
-/// The fields of an item without which it is none, or takes no decision.
+/// The required fields of an item.
 const OF_ITEMS: [&str; 5] = ["arguments", "decisions", "id", "kind", "name"];
 /// The fields of a run's metadata that every version has written.
 const OF_RUNS: [&str; 7] = ["changed_at", "delivery", "owner", "protocol", "request", "state", "stored"];
@@ -43,7 +43,7 @@ fn change_sessions(files: &Files, change: impl Fn(&mut Map<String, Value>)) {
     change_all(files, "documents", "value", "collection = 'sessions'", change);
 }
 
-/// Calls `change` with every open item in a session's document: what is known of it, and what the agent asked.
+/// Calls `change` with every open item in a session's document.
 fn each_open(session: &mut Map<String, Value>, change: &dyn Fn(&mut Map<String, Value>)) {
     let open = session.get_mut("waiting").and_then(|waiting| waiting["open"].as_array_mut());
     for open in open.into_iter().flatten() {
@@ -61,7 +61,7 @@ fn accepting(command: &str) -> Decision {
     }
 }
 
-/// Everything that waits is shown, followed, listed and answered, and its session goes on.
+/// Shows, follows, lists and answers everything that waits, and continues its session.
 ///
 /// `step`: only every so-many-th waiting run is. With 3, all commands and all protocols still are.
 async fn assert_used(files: Files, step: usize, what: &str) -> Files {

@@ -1,5 +1,5 @@
 //! The serialized form of a run's metadata, beside its record: a JSON object, so that fields can be added later.
-//! Unknown fields of a newer version are ignored; they are lost if the run goes on with this version.
+//! Unknown fields of a newer version are ignored, and lost if this version continues the run.
 //!
 //! Not here: the record itself ([`super`]).
 

@@ -54,7 +54,7 @@ pub struct Turn {
     pub end: Option<End>,
     /// When the turn ended.
     pub ended_at: Option<Millis>,
-    /// What the agent waits for, besides pending items. `None` for turns that earlier versions recorded.
+    /// The condition that the agent waits for, besides pending items. `None` for turns that earlier versions recorded.
     pub awaits: Option<Awaits>,
     /// The error, safe to show to clients.
     pub error: Option<RunError>,

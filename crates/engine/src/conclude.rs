@@ -56,7 +56,7 @@ struct Ended {
     is_withdrawn: bool,
     /// What the run asks.
     asked: Vec<Pending>,
-    /// What the agent waits for without having asked for a particular item.
+    /// The condition that the agent waits for, besides pending items.
     awaits: Option<Awaits>,
 }
 

@@ -49,7 +49,7 @@ const HOUSEKEEPING: &str = "housekeeping";
 /// The lease of the replica that does so at the moment: one that has had many runs does not wait for the other.
 const ROUND: &str = "housekeeping-round";
 
-/// What lost processes left, as far as the store handed it out.
+/// The unfinished runs of lost processes that the store handed out.
 struct RecoveryReport {
     /// How many runs.
     left: usize,

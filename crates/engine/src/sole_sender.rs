@@ -22,7 +22,7 @@ pub const COLLECTION: &str = "pushed";
 const LEASE: Duration = Duration::from_secs(60);
 /// How often it is renewed.
 pub(super) const RENEWAL: Duration = Duration::from_secs(20);
-/// How often it is looked whether another replica has begun, while a request waits for its next attempt.
+/// Interval of the check for another sender, while a request waits for its next attempt.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// A replica that sends for longer than this to one receiver is not waited for.
 const TIMEOUT: Duration = Duration::from_secs(600);

@@ -60,7 +60,7 @@ pub(super) struct Turn {
     pub(super) route: Arc<str>,
     /// The state the run goes back to if the turn never reaches the agent. `None` for a first turn: the run fails then.
     pub(super) resumes: Option<RunState>,
-    /// What its request has claimed: a turn with the same claim is the same turn.
+    /// The claim of its request: a turn with the same claim is the same turn.
     pub(super) claim_key: Option<String>,
     /// Gets a value once the agent has begun to answer, or the reason why it never did.
     pub(super) started: Option<oneshot::Sender<Result<(), Fault>>>,

@@ -1,4 +1,4 @@
-//! Connecting and joining when the process begins. If the first attempt cannot reach the database, the gateway goes on
+//! Connects and joins when the process starts. If the first attempt cannot reach the database, the gateway goes on
 //! trying, so that gateways and their database may be started in any order. If the database refuses the first attempt,
 //! the process ends with the reason; a later refusal is logged, and the gateway tries again. Not here: reaching it
 //! again later ([`super::writer`]).
