@@ -140,6 +140,7 @@ impl LaterTurns {
         check_continuable(&run)?;
         let mut permits = TurnPermits::begin(&scope.caller, agent)?;
         let (delivery, policy, labels) = (call.delivery, call.policy, call.labels.clone());
+        let claim_key = call.claim.as_ref().map(|claim| claim.key.clone());
         let session = self.runs.session_of(&RunHandle::InMemory(run.pin())).await?;
         let agent = if agent.name == run.agent.name { agent } else { &run.agent };
         let spoken = Spoken::from(call);
@@ -149,7 +150,7 @@ impl LaterTurns {
         let place = Place::Behind(self.runs.sessions().enqueue(&session, Some(run.id()), self.queued_turns).await?);
         let (mut turn, started) =
             Turn::new(session, Arc::clone(agent), scope.origin(), place, policy.for_later_turn(), spoken);
-        turn.permits = Some(permits);
+        (turn.permits, turn.claim_key) = (Some(permits), claim_key);
 
         // As for a turn that is queued here, it does not matter whether its client waits for it.
         let (this, id, scope) = (self.clone(), run.id(), scope.clone());
