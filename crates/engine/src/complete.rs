@@ -2,7 +2,7 @@
 
 use interlingua_core::Fault;
 
-use super::faults;
+use crate::faults;
 
 /// Does something to its end in a task of its own: a client that leaves does not leave it half done.
 pub(super) async fn complete<T: 'static>(doing: impl Future<Output = Result<T, Fault>> + 'static) -> Result<T, Fault> {

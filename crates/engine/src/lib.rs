@@ -1,88 +1,26 @@
 //! Runs and sessions: serves each [`Call`] once, for every protocol.
 //!
-//! [`Engine`] only dispatches. What it dispatches to owns its state: [`run_table`] all runs, [`session_table`] all
-//! sessions, [`deliveries`] what is sent without a request, [`housekeeping`] what is too old or was left open. A run in
-//! memory is an [`active_run`], a [`driver`] takes its turns, and clients hold a position in it ([`follow`]).
+//! [`Engine`] only dispatches. The work is done in six modules, each behind a facade: [`operator`] imports [`turns`],
+//! which imports [`pending`], then [`deliveries`], [`runs`] and [`sessions`]. No import goes up, and none goes around a
+//! facade. The other files are small types that all modules use.
 //!
-//! Imports go one way: no file here uses one that uses it. Not here: HTTP on either side ([`interlingua_server`],
-//! [`interlingua_upstream`]) and databases ([`interlingua_store`]), which are used as traits.
+//! Not here: HTTP on either side ([`interlingua_server`], [`interlingua_upstream`]) and databases
+//! ([`interlingua_store`]), which are used as traits.
 
-mod abort_guard;
-mod active_run;
 mod agent;
-mod answer;
 mod backoff;
-mod basis;
-mod calling;
-mod cancel_flag;
-mod canceller;
-mod claims;
-mod coalescer;
-mod commit;
 mod complete;
-mod conclude;
-mod connection;
-mod context;
 mod deliveries;
-mod delivery;
-mod documents;
-mod driver;
-mod elsewhere;
 mod faults;
-mod first_turns;
-mod follow;
-mod followers;
-mod gate;
-mod handover;
-mod housekeeping;
-mod later_turns;
-mod left_deliveries;
 mod limits;
-mod linked_runs;
-mod listen;
-mod listener;
-mod lists;
-mod loaded;
-mod message_ids;
-mod open_items;
 mod operator;
-mod operator_access;
-mod pending_index;
-mod resent_choice;
-mod respond;
-mod retention;
-mod run_access;
-mod run_handle;
-mod run_table;
-mod scope;
-mod seal_key;
-mod session;
-mod session_calls;
-mod session_choice;
-mod session_doc;
-mod session_entries;
-mod session_merge;
-mod session_page;
-mod session_table;
-mod sizes;
-mod sole_sender;
-mod spent;
-mod stopper;
+mod pending;
+mod runs;
+mod sessions;
 #[cfg(test)]
 mod stored_forms;
 mod stored_json;
-mod transcripts;
-mod turn;
-mod turn_driver;
-mod turn_log;
-mod turn_trace;
-mod undelivered;
-mod unreached;
-mod unread;
-mod unstored;
-mod upstream_ids;
-mod visibility;
-mod waits;
+mod turns;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -92,50 +30,25 @@ use interlingua_core::call::{DocumentCall, Listen, SessionCall};
 use interlingua_core::seal::Sealer;
 use interlingua_core::{Call, Fault};
 
-pub use self::active_run::{ActiveRun, Take};
 pub use self::agent::{Agent, History, HistoryLimit};
-pub use self::answer::Answer;
-pub use self::connection::ConnectionCache;
-pub use self::follow::Follower;
+pub use self::deliveries::PUSHED;
 pub use self::limits::Limits;
-pub use self::listener::Listener;
-pub use self::lists::ListedRun;
-pub use self::loaded::Loaded;
-pub use self::open_items::COLLECTION as OPEN_ITEMS;
-pub use self::open_items::{OpenItem, OpenItems};
-pub use self::operator_access::{Operator, RunSummary, Summaries, Wanted as WantedRuns, summary_of};
-pub use self::retention::RetentionRules;
-pub use self::run_handle::RunHandle;
-pub use self::scope::Scope;
-pub use self::sole_sender::COLLECTION as PUSHED;
+pub use self::operator::{Operator, RunSummary, Summaries, Wanted as WantedRuns, summary_of};
+pub use self::runs::{
+    ActiveRun, Answer, ConnectionCache, Follower, ListedRun, Listener, Loaded, RetentionRules, RunHandle, Scope, Take,
+};
+pub use self::sessions::{OPEN_ITEMS, OpenItem, OpenItems};
 
 use self::agent::Agents;
-use self::canceller::Canceller;
 use self::complete::complete;
-use self::conclude::Concluder;
-use self::context::ContextBuilder;
-use self::deliveries::Deliveries;
-use self::documents::Documents;
-use self::driver::Driver;
-use self::first_turns::FirstTurns;
-use self::follow::{settled, taken};
-use self::handover::Handover;
-use self::housekeeping::Housekeeping;
-use self::later_turns::LaterTurns;
-use self::left_deliveries::LeftDeliveries;
-use self::linked_runs::RunLinker;
-use self::pending_index::PendingIndex;
-use self::resent_choice::ResentChooser;
-use self::retention::SharedRules;
-use self::run_access::RunAccess;
-use self::run_table::RunTable;
-use self::session_calls::SessionCalls;
-use self::session_choice::SessionChooser;
-use self::session_table::SessionTable;
-use self::transcripts::Transcripts;
-use self::turn_driver::TurnServices;
-use self::unread::UnreadBudget;
-use self::unstored::UnstoredRuns;
+use self::deliveries::{Deliveries, LeftDeliveries};
+use self::operator::{Documents, Housekeeping, SessionCalls, levels, running_by_protocol};
+use self::pending::{PendingIndex, ResentChooser, RunLinker};
+use self::runs::{Handover, RunAccess, RunTable, SharedRules, UnreadBudget, UnstoredRuns, list, settled, taken};
+use self::sessions::SessionTable;
+use self::turns::{
+    Canceller, Concluder, ContextBuilder, Driver, FirstTurns, LaterTurns, SessionChooser, Transcripts, TurnServices,
+};
 use interlingua_base::ports::WebhookClient;
 use interlingua_callers::Callers;
 use interlingua_observe::metrics::{Levels, Metrics};
@@ -243,7 +156,7 @@ impl Engine {
                 complete(async move { access.tag(&target, tags, &scope).await.map(Answer::Run) }).await
             }
             Call::List(filter) => {
-                let page = lists::list(runs, rules, self.0.limits.page, filter, scope).await?;
+                let page = list(runs, rules, self.0.limits.page, filter, scope).await?;
                 Ok(Answer::Runs { runs: page.runs, total: page.total, next: page.next })
             }
             Call::Listen(Listen { session, agents: reports_agents }) => {
@@ -368,7 +281,7 @@ impl Engine {
     /// What is under way now. The figures of connections are not set.
     #[must_use]
     pub fn levels(&self) -> Levels {
-        operator::levels(&self.0.agents, &self.0.runs)
+        levels(&self.0.agents, &self.0.runs)
     }
 
     /// How large the store is, and how much it has to write yet.
@@ -380,7 +293,7 @@ impl Engine {
     /// How many runs are running in this process, by the protocol of their client.
     #[must_use]
     pub fn running_by_protocol(&self) -> HashMap<String, usize> {
-        operator::running_by_protocol(&self.0.runs)
+        running_by_protocol(&self.0.runs)
     }
 
     /// Runs of any owner: for the admin listener alone.

@@ -1,0 +1,118 @@
+//! Documents of adapters: small records of a caller, some of which name receivers of deliveries.
+
+use std::sync::Arc;
+
+use interlingua_core::call::{DocumentCall, Replaces};
+use interlingua_core::{Fault, Json};
+
+use crate::deliveries::{Deliveries, ReceiverDocument, names_receiver};
+use crate::faults::store_fault;
+use crate::runs::Scope;
+use crate::{faults, stored_json};
+use interlingua_base::clock;
+use interlingua_store::{Document, Expect, Store};
+
+/// The most documents in one list.
+const MAX_DOCUMENTS: usize = 1000;
+
+/// Reads and writes documents of callers.
+pub(crate) struct Documents {
+    store: Arc<dyn Store>,
+    deliveries: Arc<Deliveries>,
+    /// The most receivers of a caller, whatever its own limit is.
+    receivers: usize,
+}
+
+impl Documents {
+    pub(crate) const fn new(store: Arc<dyn Store>, deliveries: Arc<Deliveries>, receivers: usize) -> Self {
+        Self { store, deliveries, receivers }
+    }
+
+    /// Serves a call. Returns keys and values; none for calls that write.
+    pub(crate) async fn serve(&self, call: DocumentCall, scope: &Scope) -> Result<Option<Vec<(String, Json)>>, Fault> {
+        match call {
+            DocumentCall::Get { collection, key } => self.get(&collection, key, scope).await.map(Some),
+            DocumentCall::List { collection, prefix } => self.list(&collection, &prefix, scope).await.map(Some),
+            DocumentCall::Put { collection, key, value, replaces } => {
+                let is_put = self.put(&collection, &key, value, &replaces, scope).await?;
+                if is_put { Ok(None) } else { self.get(&collection, key, scope).await.map(Some) }
+            }
+            DocumentCall::Delete { collection, key } => {
+                let deleted = self.store.delete(&collection, &scope.document_key(&key), Expect::Any);
+                let _ = deleted.await.map_err(|error| store_fault(&error))?;
+                self.deliveries.receiver_removed(&collection, &key, scope);
+                Ok(None)
+            }
+        }
+    }
+
+    async fn get(&self, collection: &str, key: String, scope: &Scope) -> Result<Vec<(String, Json)>, Fault> {
+        let found = self.store.get(collection, &scope.document_key(&key)).await.map_err(|error| store_fault(&error))?;
+        let value = found.and_then(|document| stored_json::parse(&document.value));
+        Ok(value.map(|value| (key, value)).into_iter().collect())
+    }
+
+    /// In the order they were made.
+    async fn list(&self, collection: &str, prefix: &str, scope: &Scope) -> Result<Vec<(String, Json)>, Fault> {
+        let owner_len = scope.document_key("").len();
+        let found = self.store.list(collection, &scope.document_key(prefix), None, MAX_DOCUMENTS).await;
+        let mut found = found.map_err(|error| store_fault(&error))?;
+        found.sort_by_key(|entry| entry.document.created);
+        let read = |entry: &interlingua_store::DocumentEntry| {
+            Some((entry.key.get(owner_len..)?.to_owned(), stored_json::parse(&entry.document.value)?))
+        };
+        Ok(found.iter().filter_map(read).collect())
+    }
+
+    /// Whether the caller may name one more receiver. One that is there may be named again.
+    async fn check_receivers(&self, collection: &str, key: &str, scope: &Scope) -> Result<(), Fault> {
+        let limit = scope.caller.usage.limits().receivers.min(self.receivers);
+        let count = self.store.count(collection, scope.owner.base_key()).await.map_err(|error| store_fault(&error))?;
+        if count < limit as u64 {
+            return Ok(());
+        }
+
+        let known = self.store.get(collection, &scope.document_key(key)).await.map_err(|error| store_fault(&error))?;
+        if known.is_some() { Ok(()) } else { Err(faults::too_many_receivers(limit)) }
+    }
+
+    /// What the store must expect. `None`: it is known already that something else is there.
+    async fn expected(
+        &self,
+        collection: &str,
+        key: &str,
+        replaces: &Replaces,
+        scope: &Scope,
+    ) -> Result<Option<Expect>, Fault> {
+        let known = match replaces {
+            Replaces::Anything => return Ok(Some(Expect::Any)),
+            Replaces::Nothing => return Ok(Some(Expect::Absent)),
+            Replaces::Value(known) => known,
+        };
+        let found = self.store.get(collection, &scope.document_key(key)).await.map_err(|error| store_fault(&error))?;
+        let is_known = |document: &Document| stored_json::parse(&document.value).as_ref() == Some(known);
+        Ok(found.filter(is_known).map(|document| Expect::Version(document.version)))
+    }
+
+    /// False: it would replace something else.
+    async fn put(
+        &self,
+        collection: &str,
+        key: &str,
+        value: Json,
+        replaces: &Replaces,
+        scope: &Scope,
+    ) -> Result<bool, Fault> {
+        if names_receiver(collection, scope) {
+            self.check_receivers(collection, key, scope).await?;
+        }
+        self.deliveries.check_receiver(collection, &value, scope).await?;
+        let Some(expected) = self.expected(collection, key, replaces, scope).await? else { return Ok(false) };
+        let bytes = stored_json::to_bytes(&value);
+        let put = self.store.put(collection, &scope.document_key(key), bytes, expected, clock::now());
+        let Ok(version) = put.await.map_err(|error| store_fault(&error))? else { return Ok(false) };
+        let document = ReceiverDocument { key, value: &value, version };
+        self.deliveries.receiver_added(collection, document, scope).await;
+        Ok(true)
+    }
+}

@@ -1,0 +1,92 @@
+//! What operators see of runs in memory, of any owner: never their texts.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use interlingua_core::call::RunState;
+use url::Url;
+
+use crate::agent::{Agent, Agents};
+use crate::runs::RunTable;
+use interlingua_observe::metrics::{Levels, ReplicaLevels, UpstreamLevel};
+use interlingua_store::{LeaseState, ReplicaStatus};
+
+/// What is under way in all runs.
+pub(crate) fn levels(agents: &Agents, runs: &RunTable) -> Levels {
+    // Every agent is reported, also with nothing to do.
+    let mut by_agent: HashMap<Arc<str>, (usize, usize)> =
+        agents.all().iter().map(|agent| (Arc::clone(agent.metrics.name()), (0, 0))).collect();
+    let mut followers = 0;
+    for run in runs.active() {
+        let load = run.load();
+        let (active, queued) = by_agent.entry(Arc::clone(run.agent.metrics.name())).or_default();
+        *active += usize::from(load.is_working);
+        *queued += load.queued;
+        followers += load.followers;
+    }
+
+    let sizes = runs.store().sizes();
+    Levels {
+        replica: runs.store().shared().map(|shared| replica(&shared.status())),
+        upstreams: agents.all().iter().flat_map(|agent| upstreams(agent)).collect(),
+        runs_active: by_agent.iter().map(|(agent, (active, _))| (Arc::clone(agent), *active)).collect(),
+        queue_depth: by_agent.iter().map(|(agent, (_, queued))| (Arc::clone(agent), *queued)).collect(),
+        followers,
+        store_bytes: sizes.bytes,
+        store_owed: sizes.owed,
+        ..Levels::default()
+    }
+}
+
+fn replica(status: &ReplicaStatus) -> ReplicaLevels {
+    ReplicaLevels {
+        is_member: matches!(status.lease, LeaseState::Held | LeaseState::Late),
+        since_renewal: status.since_renewal,
+        replicas: status.replicas,
+        held: status.held,
+        following: status.following,
+        followed: status.followed,
+        turns_waiting: status.turns_waiting,
+        connections: status.connections,
+    }
+}
+
+/// The endpoints of an agent. Two at one host and port are distinguished by the beginning of their key.
+fn upstreams(agent: &Agent) -> Vec<UpstreamLevel> {
+    let status = agent.upstream.pool().map(|pool| pool.status()).unwrap_or_default();
+    let hosts: Vec<String> = status.iter().map(|one| host_and_port(&one.url)).collect();
+    let name = |index: usize, key: &str| {
+        let host = &hosts[index];
+        let is_shared = hosts.iter().filter(|other| *other == host).count() > 1;
+        if is_shared { format!("{host}#{}", key.chars().take(4).collect::<String>()) } else { host.clone() }
+    };
+
+    let levels = status.iter().enumerate().map(|(index, one)| UpstreamLevel {
+        agent: Arc::clone(agent.metrics.name()),
+        endpoint: name(index, one.key.as_str()),
+        healthy: one.state != "out",
+        requests: one.requests,
+        retries: one.retries,
+        ejections: one.ejections,
+    });
+    levels.collect()
+}
+
+fn host_and_port(url: &str) -> String {
+    let read = Url::parse(url).ok();
+    let parts = read.as_ref().and_then(|url| Some((url.host_str()?, url.port_or_known_default()?)));
+    parts.map_or_else(String::new, |(host, port)| format!("{host}:{port}"))
+}
+
+/// How many runs are running here, by the protocol of their client.
+pub(crate) fn running_by_protocol(runs: &RunTable) -> HashMap<String, usize> {
+    let mut running = HashMap::new();
+    for run in runs.active() {
+        run.view(|view| {
+            if view.info.state == RunState::Running {
+                *running.entry(view.info.protocol.clone()).or_default() += 1;
+            }
+        });
+    }
+    running
+}

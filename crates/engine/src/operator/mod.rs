@@ -1,0 +1,17 @@
+//! Operation: lists, sessions and documents of owners, figures for operators, and housekeeping.
+//!
+//! Imports every other module. Not here: the pages and metrics that show this.
+
+mod access;
+mod documents;
+mod housekeeping;
+mod levels;
+mod seal_key;
+mod session_calls;
+
+pub use self::access::{Operator, RunSummary, Summaries, Wanted, summary_of};
+
+pub(crate) use self::documents::Documents;
+pub(crate) use self::housekeeping::Housekeeping;
+pub(crate) use self::levels::{levels, running_by_protocol};
+pub(crate) use self::session_calls::SessionCalls;

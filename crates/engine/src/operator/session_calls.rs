@@ -1,0 +1,186 @@
+//! Sessions as resources: what their owner may do with them besides calling agents.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use interlingua_core::call::{RunState, SessionCall, SessionFilter, SessionItem, SessionPage, SessionView};
+use interlingua_core::model::Message;
+use interlingua_core::{Extra, Fault, FaultKind, RunId};
+
+use crate::runs::{RunTable, Scope};
+use crate::sessions::{PageSelection, SelectedPage, Session, SessionDoc, SessionTable};
+use crate::turns::{Canceller, Transcripts};
+
+/// How often a list is read in which sessions go on meanwhile.
+const MAX_LIST_ROUNDS: usize = 4;
+
+/// Serves calls about sessions.
+pub(crate) struct SessionCalls {
+    runs: Arc<RunTable>,
+    transcripts: Arc<Transcripts>,
+    canceller: Arc<Canceller>,
+}
+
+impl SessionCalls {
+    pub(crate) const fn new(runs: Arc<RunTable>, transcripts: Arc<Transcripts>, canceller: Arc<Canceller>) -> Self {
+        Self { runs, transcripts, canceller }
+    }
+
+    fn sessions(&self) -> &SessionTable {
+        self.runs.sessions()
+    }
+
+    /// Serves a call. `None`: it is done.
+    pub(crate) async fn serve(&self, call: SessionCall, scope: &Scope) -> Result<Option<Vec<SessionView>>, Fault> {
+        let view = match call {
+            SessionCall::Create { agent, session, items, labels } => {
+                self.create(&agent, &session, &items, &labels, scope).await
+            }
+            SessionCall::Get { session } => self.view(&*self.find(&session, scope).await?, false, usize::MAX).await,
+            SessionCall::GetPart { session, newest, least } => {
+                self.view(&*self.find(&session, scope).await?, newest, least).await
+            }
+            SessionCall::List(_) => return Err(Fault::new(FaultKind::Internal, "a list is no single session")),
+            SessionCall::Append { session, items } => {
+                let session = self.find(&session, scope).await?;
+                session.doc().append(&items)?;
+                self.save_and_view(&session, items.len()).await
+            }
+            SessionCall::Remove { session, item } => {
+                let session = self.find(&session, scope).await?;
+                if !self.transcripts.remove_item(&session, &item).await? {
+                    return Err(Fault::not_found(format_args!("item '{item}'")));
+                }
+                self.save_and_view(&session, 0).await
+            }
+            SessionCall::Label { session, labels } => {
+                let session = self.find(&session, scope).await?;
+                set_labels(&mut session.doc(), &labels);
+                self.save_and_view(&session, 0).await
+            }
+            SessionCall::Delete { session } => {
+                let session = self.find(&session, scope).await?;
+                self.canceller.cancel_all(&session, scope).await?;
+                self.sessions().delete(&session).await?;
+                return Ok(None);
+            }
+        };
+
+        Ok(Some(vec![view?]))
+    }
+
+    async fn create(
+        &self,
+        agent: &str,
+        id: &str,
+        items: &[Message],
+        labels: &Extra,
+        scope: &Scope,
+    ) -> Result<SessionView, Fault> {
+        if !scope.offers(agent) {
+            return Err(Fault::new(FaultKind::NoSuchAgent, format!("no agent is called '{agent}'")));
+        }
+
+        let session = self.sessions().get_or_create(agent, &scope.owner, id).await?;
+        {
+            let mut doc = session.doc();
+            doc.append(items)?;
+            doc.is_conversation = true;
+            set_labels(&mut doc, labels);
+        }
+
+        self.save_and_view(&session, 0).await
+    }
+
+    /// Lists the sessions of the caller.
+    pub(crate) async fn list(&self, filter: &SessionFilter, scope: &Scope) -> Result<SessionPage, Fault> {
+        let mut page = self.select(filter, scope).await?;
+        let mut states: HashMap<RunId, Option<RunState>> = HashMap::new();
+        for _ in 0..MAX_LIST_ROUNDS {
+            let mut is_changed = false;
+            for run in page.docs.iter().filter_map(|doc| doc.latest) {
+                if let Entry::Vacant(unknown) = states.entry(run) {
+                    unknown.insert(self.state_of(Some(run)).await?);
+                    is_changed = true;
+                }
+            }
+            if !is_changed {
+                break;
+            }
+            // As in `view`: what a run asks is read after the state of the run.
+            page = self.select(filter, scope).await?;
+        }
+
+        let state = |doc: &SessionDoc| doc.latest.and_then(|run| states.get(&run).copied().flatten());
+        let sessions = page.docs.iter().map(|doc| view_of(doc, state(doc), Vec::new())).collect();
+        Ok(SessionPage { sessions, total: page.total, next: page.next })
+    }
+
+    async fn select(&self, filter: &SessionFilter, scope: &Scope) -> Result<SelectedPage, Fault> {
+        let mut selection = PageSelection::new(filter);
+        let is_selected = |agent: &str| filter.agent.as_ref().is_none_or(|only| only == agent);
+        for card in scope.agents.iter().filter(|card| is_selected(&card.name)) {
+            self.sessions().visit(&card.name, &scope.owner, |doc| selection.add(doc)).await?;
+        }
+        Ok(selection.finish())
+    }
+
+    async fn find(&self, id: &str, scope: &Scope) -> Result<Arc<Session>, Fault> {
+        for card in scope.agents.iter() {
+            if let Some(session) = self.sessions().find(&card.name, &scope.owner, id).await? {
+                return Ok(session);
+            }
+        }
+        Err(Fault::not_found(format_args!("session '{id}'")))
+    }
+
+    /// Saves a session, and shows it with its latest items.
+    async fn save_and_view(&self, session: &Arc<Session>, least: usize) -> Result<SessionView, Fault> {
+        self.sessions().save(session).await?;
+        self.view(session, true, least).await
+    }
+
+    /// Shows a session with at least so many items from one end.
+    async fn view(&self, session: &Session, newest: bool, least: usize) -> Result<SessionView, Fault> {
+        let items = self.transcripts.items(session, newest, least).await?;
+        loop {
+            let latest = session.doc().latest;
+            let state = self.state_of(latest).await?;
+            // What a run asks is noted before the run comes to its pause. Read in the other order, a run could be over
+            // that asks nothing yet.
+            let doc = session.doc().clone();
+            if doc.latest == latest {
+                return Ok(view_of(&doc, state, items));
+            }
+        }
+    }
+
+    async fn state_of(&self, run: Option<RunId>) -> Result<Option<RunState>, Fault> {
+        match run {
+            Some(id) => Ok(self.runs.find(id).await?.map(|run| run.run_state())),
+            None => Ok(None),
+        }
+    }
+}
+
+fn view_of(doc: &SessionDoc, state: Option<RunState>, items: Vec<SessionItem>) -> SessionView {
+    SessionView {
+        id: doc.id.clone(),
+        agent: doc.agent.clone(),
+        created_at: doc.created_at,
+        updated_at: doc.updated_at,
+        items,
+        pending: doc.waiting.open().map(|open| open.item.clone()).collect(),
+        latest: doc.latest,
+        state,
+        user: doc.named_user().map(str::to_owned),
+        labels: doc.labels.clone(),
+    }
+}
+
+fn set_labels(doc: &mut SessionDoc, labels: &Extra) {
+    for (name, value) in labels.iter() {
+        doc.labels.set(name, value.clone());
+    }
+}

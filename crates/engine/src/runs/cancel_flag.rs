@@ -1,0 +1,45 @@
+//! Tells the driver of a run to stop.
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use futures_util::task::AtomicWaker;
+
+/// One flag with one listener. It is checked with every chunk of an answer, so a check costs one load.
+#[derive(Default)]
+pub(crate) struct CancelFlag {
+    is_set: AtomicBool,
+    listener: AtomicWaker,
+}
+
+impl CancelFlag {
+    pub(crate) fn set(&self) {
+        self.is_set.store(true, Ordering::Release);
+        self.listener.wake();
+    }
+
+    /// Takes it back, for the next turn.
+    pub(crate) fn reset(&self) {
+        self.is_set.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Acquire)
+    }
+
+    /// Ready once it is set.
+    pub(crate) fn poll_set(&self, context: &Context<'_>) -> Poll<()> {
+        if self.is_set() {
+            return Poll::Ready(());
+        }
+        self.listener.register(context.waker());
+        // It may have been set before the listener was registered.
+        if self.is_set() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Waits until it is set.
+    pub(super) async fn wait(&self) {
+        poll_fn(|context| self.poll_set(context)).await;
+    }
+}

@@ -1,0 +1,174 @@
+//! Runs that other replicas may drive, for those who follow them here: one read-only copy of each, which grows as the
+//! store reports what was committed.
+//!
+//! A run that waits has no holder, so its next turn may be taken by any replica: all who follow it follow such a
+//! copy, even if this replica takes that turn. Not here: runs that this replica drives ([`super::table`]).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::StreamExt as _;
+use interlingua_core::journal::{self, JournalError};
+use interlingua_core::pending::Pending;
+use interlingua_core::{End, Fault, Owner, Record, Run, RunId};
+use tokio::task::AbortHandle;
+
+use super::active_run::{ActiveRun, PinnedRun, Publish, State};
+use crate::sessions::SessionTable;
+use interlingua_store::{RunUpdate, Store};
+
+/// All runs that are followed here and may be driven elsewhere.
+pub(super) struct RunsElsewhere {
+    store: Arc<dyn Store>,
+    sessions: Arc<SessionTable>,
+    by_id: Mutex<HashMap<RunId, Copy>>,
+}
+
+/// The copy of a run.
+struct Copy {
+    run: Arc<ActiveRun>,
+    feed: AbortHandle,
+}
+
+impl RunsElsewhere {
+    pub(crate) fn new(store: Arc<dyn Store>, sessions: Arc<SessionTable>) -> Self {
+        Self { store, sessions, by_id: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, Copy>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All copies.
+    pub(super) fn all(&self) -> Vec<Arc<ActiveRun>> {
+        self.lock().values().map(|copy| Arc::clone(&copy.run)).collect()
+    }
+
+    /// Follows the copy of a run, if there is one. Pinned, with the follower's index: counted before anyone else can
+    /// let go of the copy.
+    pub(crate) fn follow(&self, id: RunId) -> Option<(PinnedRun, usize)> {
+        let copies = self.lock();
+        let run = &copies.get(&id)?.run;
+        Some((run.pin(), run.add_follower(false)))
+    }
+
+    /// Lets a copy grow from now on, unless there is another one of the run already, and follows the one that grows.
+    pub(super) fn add_and_follow(self: &Arc<Self>, run: &Arc<ActiveRun>) -> (PinnedRun, usize) {
+        let mut copies = self.lock();
+        let run = self.add_to(&mut copies, run);
+        (run.pin(), run.add_follower(false))
+    }
+
+    /// Lets the copy of a run that is followed grow from now on, unless there is another one of the run already.
+    pub(crate) fn add(self: &Arc<Self>, run: &Arc<ActiveRun>) {
+        self.add_to(&mut self.lock(), run);
+    }
+
+    /// Returns the copy that grows.
+    fn add_to(self: &Arc<Self>, copies: &mut HashMap<RunId, Copy>, run: &Arc<ActiveRun>) -> Arc<ActiveRun> {
+        if let Some(known) = copies.get(&run.id()) {
+            return Arc::clone(&known.run);
+        }
+
+        let (this, fed) = (Arc::clone(self), Arc::clone(run));
+        let feed = tokio::task::spawn_local(async move { this.feed(&fed).await }).abort_handle();
+        copies.insert(run.id(), Copy { run: Arc::clone(run), feed });
+        Arc::clone(run)
+    }
+
+    /// Lets go of a copy that no one follows any more.
+    pub(super) fn release_if_unfollowed(&self, run: &Arc<ActiveRun>) {
+        let mut copies = self.lock();
+        let is_it = copies.get(&run.id()).is_some_and(|copy| Arc::ptr_eq(&copy.run, run));
+        if is_it
+            && !run.is_followed()
+            && let Some(copy) = copies.remove(&run.id())
+        {
+            copy.feed.abort();
+        }
+    }
+
+    /// Takes over what is committed, until the run has ended.
+    async fn feed(&self, run: &Arc<ActiveRun>) {
+        let Some(shared) = self.store.shared() else { return };
+        let mut updates = shared.follow(run.id(), run.view(|view| view.record.len()));
+        let is_over = loop {
+            match updates.next().await {
+                Some(Ok(update)) => {
+                    if let Err(error) = self.take_over(run, update).await {
+                        tracing::error!(run = %run.id(), %error, "cannot read the events of a run that another gateway executes");
+                        break false;
+                    }
+                }
+                Some(Err(error)) => {
+                    tracing::warn!(run = %run.id(), %error, "this gateway can no longer follow a run that another gateway executes");
+                    break false;
+                }
+                None => break true,
+            }
+            if run.run_state().is_ended() {
+                break false;
+            }
+        };
+
+        let is_stored = run.view(|view| view.info.stored);
+        if is_over && is_stored && matches!(self.store.owner_of(run.id()).await, Ok(None)) {
+            // Who deletes a run stops it first: its end was deleted before it was read here.
+            run.update(Publish::Forced, |state| {
+                if !state.about.state.is_ended() {
+                    state.cut(End::Canceled, None);
+                }
+            });
+        } else if !run.run_state().is_ended() {
+            run.lose();
+        }
+        self.lock().remove(&run.id());
+    }
+
+    async fn take_over(&self, run: &ActiveRun, update: RunUpdate) -> Result<(), JournalError> {
+        let waits = update.info.as_ref().is_some_and(|info| info.state.is_waiting());
+        // What the run asks is in its session before it waits.
+        let asked = if waits { self.asked(run).await } else { Ok(Asked::default()) };
+        let asked = asked.unwrap_or_else(|fault| {
+            tracing::warn!(run = %run.id(), "cannot read the pending items of a run that another gateway executes: {fault}");
+            Asked::default()
+        });
+        run.update(Publish::Forced, |state| state.take_over(update, asked))
+    }
+
+    async fn asked(&self, run: &ActiveRun) -> Result<Asked, Fault> {
+        let (agent, owner, session, user) = run.view(|view| {
+            let (run, info) = (view.run(), view.info);
+            let owner = Owner::from_key(&info.owner);
+            (run.agent.clone(), owner, run.session_id.clone(), info.request.user_id.clone())
+        });
+        let session = self.sessions.of_user(&agent, &owner, &session, user.as_deref()).await?;
+        let doc = session.doc();
+        let is_handed_over = doc.handed_over.contains_key(&run.id());
+        Ok(Asked { pending: doc.waiting.pending_of(run.id()), is_handed_over })
+    }
+}
+
+/// Why a run waits, as its session has it.
+#[derive(Default)]
+struct Asked {
+    pending: Vec<Pending>,
+    /// Only for another replica to take its next turn.
+    is_handed_over: bool,
+}
+
+impl State {
+    /// Appends what another replica wrote.
+    fn take_over(&mut self, update: RunUpdate, asked: Asked) -> Result<(), JournalError> {
+        if !update.lines.is_empty() {
+            let unread = Record::new(Run::new(self.record.run().id, "", "", 0));
+            let record = std::mem::replace(&mut self.record, unread);
+            self.record = journal::extend(record, &update.lines)?;
+        }
+        if let Some(info) = update.info {
+            self.about = *info;
+            (self.pending, self.is_handed_over) = (asked.pending, asked.is_handed_over);
+        }
+        Ok(())
+    }
+}

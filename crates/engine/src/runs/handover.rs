@@ -1,0 +1,65 @@
+//! Runs that one replica hands over to another, which has their next turn in line: what becomes of them if that turn is
+//! never taken, because its client gave up or its replica died.
+//!
+//! Not here: handing a run over ([`crate::turns::conclude`]), and taking it ([`crate::turns::later_turns`]).
+
+use std::sync::Arc;
+
+use interlingua_core::{Fault, FaultKind, RunId};
+
+use super::active_run::{ActiveRun, Publish};
+use super::commit;
+use super::table::RunTable;
+use crate::backoff::Backoff;
+use crate::sessions::Session;
+
+/// Ends runs that no other replica took.
+pub(crate) struct Handover {
+    runs: Arc<RunTable>,
+}
+
+impl Handover {
+    pub(crate) const fn new(runs: Arc<RunTable>) -> Self {
+        Self { runs }
+    }
+
+    /// Waits until all turns that are in line now were taken or given up, and ends the run as it would have ended
+    /// without them, if none of them was its own.
+    pub(crate) fn watch(self: &Arc<Self>, run: &ActiveRun, session: &Arc<Session>) {
+        let (this, id, session) = (Arc::clone(self), run.id(), Arc::clone(session));
+        tokio::task::spawn_local(async move {
+            let mut backoff = Backoff::new();
+            while let Err(fault) = this.end_if_left(id, &session).await {
+                if fault.kind != FaultKind::Overloaded || this.runs.is_closed() {
+                    return tracing::warn!(run = %id, "a run that waits for queued turns of another gateway may stay open: {fault}");
+                }
+                // Neither did the other replica reach the store.
+                backoff.pause().await;
+            }
+        });
+    }
+
+    async fn end_if_left(&self, id: RunId, session: &Arc<Session>) -> Result<(), Fault> {
+        let sessions = self.runs.sessions();
+        let queued = sessions.enqueue(session, None, usize::MAX).await?;
+        let _guard = sessions.turn_of(queued).await?;
+        let Some(end) = session.doc().handed_over.get(&id).copied() else { return Ok(()) };
+
+        if let Some(run) = self.runs.find(id).await?.filter(|run| run.run_state().is_waiting()) {
+            let run = self.runs.activate(run).await?;
+            let is_ended = run.update(Publish::Later, |state| {
+                let waits = state.about.state.is_waiting();
+                if waits {
+                    state.cut(end, None);
+                }
+                waits
+            });
+            if is_ended {
+                commit::publish_when_safe(self.runs.store(), &run, async {}).await;
+                self.runs.turn_ended(&run);
+            }
+        }
+        session.doc().handed_over.remove(&id);
+        sessions.save(session).await
+    }
+}

@@ -1,0 +1,97 @@
+//! Asking agents to stop whose turn no one reads any more, and what is noted of that.
+//!
+//! Not here: when a turn is canceled ([`crate::turns::turn_driver`]), and how an agent is asked ([`interlingua_upstream`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlingua_core::capability::Cancel;
+use interlingua_core::connector::TurnRequest;
+use interlingua_core::model::AgentRequest;
+use interlingua_core::{Fault, RunId};
+use tokio::time::timeout;
+
+use super::active_run::ActiveRun;
+use super::handle::RunHandle;
+use super::table::RunTable;
+use crate::agent::Agent;
+use interlingua_upstream::pool::{PickRequest, Target};
+use interlingua_upstream::{SendOptions, StopOutcome};
+
+/// How long it may take to ask the agent of a lost gateway. The next turn of the session waits for it.
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Asks the agent of a run whose gateway was lost to stop: that gateway may only be paused, and still have its
+/// connection. Not waited for. No effect for agents that stop once their connection is closed, or that are stopped by
+/// an id that only their answer has.
+pub(crate) fn stop_lost(runs: &Arc<RunTable>, run: &Arc<ActiveRun>) {
+    // It may have been taken out of the configuration.
+    let is_its_agent = run.view(|view| view.run().agent == run.agent.name);
+    if !is_its_agent || run.agent.upstream.capabilities().cancel != Cancel::Request {
+        return;
+    }
+
+    let (runs, run) = (Arc::clone(runs), Arc::clone(run));
+    tokio::task::spawn_local(async move {
+        let fault = match timeout(STOP_TIMEOUT, ask(&runs, &run)).await {
+            Ok(Ok(())) => return,
+            Ok(Err(fault)) => fault.message,
+            Err(_) => "it took too long".to_owned(),
+        };
+        tracing::warn!(run = %run.id(), agent = run.agent.name, "cannot stop the agent of a run whose gateway was lost: {fault}");
+    });
+}
+
+async fn ask(runs: &Arc<RunTable>, run: &Arc<ActiveRun>) -> Result<(), Fault> {
+    let session = runs.session_of(&RunHandle::InMemory(run.pin())).await?;
+    // Agents may be stopped by the name of their session: not in the middle of its next turn.
+    let Some(_turn) = runs.sessions().try_turn(&session, None).await? else { return Ok(()) };
+
+    let doc = session.doc().clone();
+    let mut request = run.view(|view| view.info.request.clone());
+    let upstream_id = doc.upstream_id.clone().unwrap_or_else(|| doc.id.clone());
+    let user = request.user_id.take().or_else(|| doc.user_id.clone()).unwrap_or_else(|| session.own_user());
+    let request = AgentRequest {
+        id: Some(format!("response_{}", run.id())),
+        user_id: Some(session.upstream_user(&user, &upstream_id)),
+        session_id: Some(upstream_id.clone()),
+        ..request
+    };
+
+    let agent = &run.agent;
+    let seat = match agent.upstream.pool() {
+        Some(pool) => {
+            let target = doc.home.as_ref().map_or(Target::Session(&upstream_id), Target::Only);
+            Some(pool.seat(PickRequest { target, avoid: None }).await?)
+        }
+        None => None,
+    };
+    let turn = TurnRequest::new(&request, &doc.connector_state, &[]).with_agent(&agent.name);
+    let conversation = agent.upstream.start(&turn, SendOptions { seat, ..SendOptions::default() })?;
+    if let Some(stopping) = conversation.stop() {
+        note_stop(run.id(), agent, stopping.await);
+    }
+    Ok(())
+}
+
+/// Counts that an agent was asked to stop, and says why if it goes on.
+pub(crate) fn note_stop(run: RunId, agent: &Agent, stopped: StopOutcome) {
+    let result = match stopped {
+        StopOutcome::Sent => "sent",
+        StopOutcome::Refused(why) => {
+            tracing::warn!(%run, agent = agent.name, "the agent refused to stop: {why}");
+            "refused"
+        }
+        StopOutcome::Failed(fault) => {
+            let detail = fault.detail.as_deref();
+            tracing::warn!(%run, agent = agent.name, detail, "the request to stop did not reach the agent: {}", fault.message);
+            "failed"
+        }
+        StopOutcome::Unknown => {
+            tracing::warn!(%run, agent = agent.name, "cannot ask the agent to stop: it has not sent the id of its work yet");
+            "unknown"
+        }
+        StopOutcome::Ended => return,
+    };
+    agent.metrics.canceled(result);
+}

@@ -1,0 +1,85 @@
+//! Waits within this process: for room for more of an answer, for a cancellation, for an event to be visible.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use interlingua_core::Fault;
+use tokio::time::timeout;
+
+use super::active_run::{ActiveRun, Take};
+use super::commit::WRITE_TIMEOUT;
+use super::unread::UnreadBudget;
+use crate::faults;
+
+/// How much of an answer may be unread or not yet safe before reading from the agent pauses, in bytes of the record.
+pub(crate) const MAX_BACKLOG: usize = 1 << 20;
+/// A reader that has read nothing for so long has left.
+const READER_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Polls once.
+pub(crate) async fn poll_once<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
+    poll_fn(|context| Poll::Ready(poll(context))).await
+}
+
+/// Waits until an event of a run is visible, or the run has no further one.
+pub(super) async fn until_visible(run: &Arc<ActiveRun>, sequence: u64) {
+    let reader = Reader { run, index: run.add_follower(false) };
+    poll_fn(|context| run.poll_steps(reader.index, sequence, context, &mut |_, _| Take::Enough)).await;
+}
+
+/// A follower that reads nothing. Removed on drop.
+struct Reader<'a> {
+    run: &'a ActiveRun,
+    index: usize,
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        self.run.remove_follower(self.index);
+    }
+}
+
+/// Waits while the store or the readers are too far behind. A store that several processes share writes what is behind
+/// in the end, or this one loses the run, which ends the waiting too.
+pub(crate) async fn wait_for_room(
+    run: &Arc<ActiveRun>,
+    unread: &Arc<UnreadBudget>,
+    is_shared: bool,
+) -> Result<(), Fault> {
+    run.notify();
+    if run.state().is_behind(MAX_BACKLOG) {
+        let written = poll_fn(|context| run.poll_written(context, MAX_BACKLOG));
+        let in_time = async {
+            if is_shared {
+                written.await;
+                return Ok(true);
+            }
+            Ok(timeout(WRITE_TIMEOUT, written).await.is_ok())
+        };
+        if !unless_canceled(run, in_time).await? {
+            return Err(faults::not_written());
+        }
+    }
+
+    let read = poll_fn(|context| run.poll_capacity(context, MAX_BACKLOG, unread));
+    let read = unless_canceled(run, async { Ok(timeout(READER_TIMEOUT, read).await) }).await?;
+    // A client that holds its connection open and reads nothing would hold the agent for ever.
+    read.map_err(|_| {
+        run.stop(None);
+        faults::canceled()
+    })
+}
+
+/// Does something, unless the run is canceled first.
+pub(crate) async fn unless_canceled<T>(
+    run: &ActiveRun,
+    doing: impl Future<Output = Result<T, Fault>>,
+) -> Result<T, Fault> {
+    tokio::select! {
+        biased;
+        () = run.cancel.wait() => Err(run.state().cancel_reason.clone().unwrap_or_else(faults::canceled)),
+        done = doing => done,
+    }
+}

@@ -1,0 +1,526 @@
+//! What is stored of a session: a small document that counts its entries, and the entries that are not written yet.
+//!
+//! Field names in the store differ from the names here where they are older. Not here: sessions in memory
+//! ([`super::session`]), and reading and writing entries ([`super::entries`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Range;
+
+use interlingua_core::answer::Waiting;
+use interlingua_core::event::Millis;
+use interlingua_core::model::Message;
+use interlingua_core::tree::Node;
+use interlingua_core::{End, Extra, Fault, FaultKind, Json, Owner, RunId};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::upstream_ids;
+use interlingua_base::clock;
+use interlingua_upstream::pool::EndpointKey;
+
+/// The most bytes of messages that clients may put into one session.
+const MAX_BYTES: u64 = 32 << 20;
+/// The most messages that a session begins with.
+const MAX_FIRST_MESSAGES: usize = 4096;
+
+/// One entry of a session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Entry {
+    /// A turn of a run: its input and the agent's answer.
+    Turn {
+        /// The run.
+        run: RunId,
+        /// Which of its turns.
+        turn: u32,
+    },
+    /// A message that a client put there.
+    #[serde(rename = "said")]
+    Message {
+        /// Its id.
+        id: String,
+        /// The message.
+        message: Json,
+    },
+}
+
+impl Entry {
+    /// A message as an entry. One without an id gets one.
+    pub(crate) fn from_message(message: &Message) -> Self {
+        let id = message.id.clone().filter(|id| !id.is_empty());
+        let id = id.unwrap_or_else(|| clock::new_id().to_prefixed("msg_"));
+        Self::Message { id, message: Json::from_serialize(message) }
+    }
+
+    /// The message, if the entry is one.
+    pub(crate) fn to_message(&self) -> Option<Message> {
+        let Self::Message { message, .. } = self else { return None };
+        Message::parse(&Node::with_path("", message.raw())).ok()
+    }
+
+    /// The id of the message; empty for a turn.
+    pub(crate) fn message_id(&self) -> &str {
+        match self {
+            Self::Turn { .. } => "",
+            Self::Message { id, .. } => id,
+        }
+    }
+
+    /// The size of the message in bytes. Turns are counted with their runs.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Turn { .. } => 0,
+            Self::Message { message, .. } => message.text().len() as u64,
+        }
+    }
+
+    /// True for a turn of this run.
+    pub(crate) fn is_turn_of(&self, id: RunId) -> bool {
+        matches!(self, Self::Turn { run, .. } if *run == id)
+    }
+}
+
+/// What is stored of a session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SessionDoc {
+    pub(crate) id: String,
+    pub(crate) agent: String,
+    pub(crate) created_at: Millis,
+    pub(crate) updated_at: Millis,
+    /// True if it was created as a resource of its own, a conversation. Its owner may change its items.
+    #[serde(default, rename = "kept")]
+    pub(crate) is_conversation: bool,
+    /// The index of the first entry.
+    #[serde(default)]
+    pub(crate) first: u64,
+    /// The index after the last entry. Some between the two may have been removed.
+    #[serde(default)]
+    pub(crate) next: u64,
+    /// The run of the last entry, if that is a turn.
+    #[serde(default)]
+    pub(crate) last: Option<RunId>,
+    /// The size of all messages that clients put there.
+    #[serde(default)]
+    pub(crate) bytes: u64,
+    /// The index after the messages that it began with, which its client said were said before.
+    #[serde(default)]
+    pub(super) begun: u64,
+    /// True if its client said more before the first entry than is stored.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) is_cut: bool,
+    /// Entries that are not written yet, by index.
+    #[serde(skip)]
+    pub(super) unsaved: BTreeMap<u64, Entry>,
+    /// The indices of entries that were replaced and are still in the store.
+    #[serde(skip)]
+    pub(super) replaced: Range<u64>,
+    /// All entries, in documents of an earlier version.
+    #[serde(default, rename = "entries", skip_serializing_if = "Vec::is_empty")]
+    pub(super) inline_entries: Vec<Entry>,
+    /// Ids of removed items that were part of runs.
+    #[serde(default)]
+    pub(crate) removed: BTreeSet<String>,
+    /// The id the agent knows the session by, if it is another one. `None` also for sessions stored before agents were
+    /// given ids of their own: the agent goes on knowing those by the client's name.
+    #[serde(default)]
+    pub(crate) upstream_id: Option<String>,
+    /// The endpoint that remembers the session. `None`: none does, or it is not known which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) home: Option<EndpointKey>,
+    /// The user, as the first client named it. Clients of other protocols may name no one.
+    #[serde(default)]
+    pub(crate) user_id: Option<String>,
+    /// The agent has received all entries before this index.
+    #[serde(default)]
+    pub(crate) seen: u64,
+    /// True if the agent remembers something else than the entries: it gets the whole history, under a new id.
+    #[serde(default)]
+    pub(crate) stale: bool,
+    /// What the connector wants to have again with the next turn.
+    #[serde(default = "Json::null", rename = "memory")]
+    pub(crate) connector_state: Json,
+    /// The user of the turn that left it, as the agent knows them. Another user of the session does not get it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) connector_user: Option<String>,
+    /// The latest run.
+    #[serde(default)]
+    pub(crate) latest: Option<RunId>,
+    /// What the session waits for, and what was answered.
+    #[serde(default)]
+    pub(crate) waiting: Waiting,
+    /// Runs that have ended their turn and wait for the next one, which another replica has in line: what each comes to
+    /// if that turn is not taken.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "ends")]
+    pub(crate) handed_over: BTreeMap<RunId, End>,
+    /// True if the list of open items has the session.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) is_listed: bool,
+    /// The adapters' own facts.
+    #[serde(default)]
+    pub(crate) labels: Extra,
+    /// The last writes to a shared store, each by an id of its own: a replica that got no answer to its write
+    /// finds it here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) writes: Vec<RunId>,
+    /// Fields of a newer version, which gateways of both versions write meanwhile: as they were written.
+    /// [`SessionDoc::parse`] fills them in.
+    #[serde(flatten, skip_deserializing)]
+    pub(super) unknown: BTreeMap<String, Json>,
+}
+
+/// The names of all fields in the store, in order.
+const KNOWN_FIELDS: &[&str] = &[
+    "agent",
+    "begun",
+    "bytes",
+    "connector_user",
+    "created_at",
+    "entries",
+    "first",
+    "handed_over",
+    "home",
+    "id",
+    "is_cut",
+    "is_listed",
+    "kept",
+    "labels",
+    "last",
+    "latest",
+    "memory",
+    "next",
+    "removed",
+    "seen",
+    "stale",
+    "updated_at",
+    "upstream_id",
+    "user_id",
+    "waiting",
+    "writes",
+];
+
+/// How many writes a document names.
+const MAX_NAMED_WRITES: usize = 4;
+
+impl SessionDoc {
+    /// `user`: set for a session whose id another user chose first.
+    pub(crate) fn new(id: &str, agent: &str, owner: &Owner, user: Option<&str>) -> Self {
+        let now = clock::now();
+        let upstream_id = upstream_ids::session(owner, id, user);
+        Self {
+            id: id.to_owned(),
+            agent: agent.to_owned(),
+            created_at: now,
+            updated_at: now,
+            is_conversation: false,
+            first: 0,
+            next: 0,
+            last: None,
+            bytes: 0,
+            begun: 0,
+            is_cut: false,
+            unsaved: BTreeMap::new(),
+            replaced: 0..0,
+            inline_entries: Vec::new(),
+            removed: BTreeSet::new(),
+            upstream_id: (upstream_id != id).then_some(upstream_id),
+            home: None,
+            user_id: None,
+            seen: 0,
+            stale: false,
+            connector_state: Json::null(),
+            connector_user: None,
+            latest: None,
+            waiting: Waiting::default(),
+            handed_over: BTreeMap::new(),
+            is_listed: false,
+            labels: Extra::new(),
+            writes: Vec::new(),
+            unknown: BTreeMap::new(),
+        }
+    }
+
+    /// The same session before anything happened in it.
+    pub(super) fn blank(&self) -> Self {
+        let owner = Owner::from_key("");
+        let upstream_id = self.upstream_id.clone();
+        Self { created_at: self.created_at, upstream_id, ..Self::new(&self.id, &self.agent, &owner, None) }
+    }
+
+    /// Reads a stored document.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Fault> {
+        let mut doc: Self = serde_json::from_slice(bytes).map_err(unreadable)?;
+        // Known fields are skipped. One that cannot be kept, as its text is not UTF-8, is ignored like before.
+        doc.unknown = serde_json::from_slice(bytes).map(|UnknownFields(fields)| fields).unwrap_or_default();
+        Ok(doc.with_inline_entries_moved())
+    }
+
+    /// Moves what a document of an earlier version holds itself into entries; the next write stores them.
+    fn with_inline_entries_moved(mut self) -> Self {
+        let seen = self.seen;
+        for entry in std::mem::take(&mut self.inline_entries) {
+            self.push(entry);
+        }
+        self.seen = seen;
+        self
+    }
+
+    /// The user that a client named. `None`: no one was named, and the session has a user of its own, made of its id.
+    pub(crate) fn named_user(&self) -> Option<&str> {
+        let is_own =
+            |user: &str| user == self.id || user.strip_suffix(&self.id).is_some_and(|rest| rest.ends_with(':'));
+        self.user_id.as_deref().filter(|user| !self.is_conversation && !is_own(user))
+    }
+
+    /// True if the last entry is a turn of this run.
+    pub(crate) fn ends_with(&self, id: RunId) -> bool {
+        self.last == Some(id)
+    }
+
+    /// True if it never had an entry.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.first == self.next
+    }
+
+    /// True if no turn of it has ended well, and nothing was put into it: it can begin with something else.
+    pub(super) fn has_no_turn(&self) -> bool {
+        !self.is_conversation && (self.is_empty() || self.next == self.begun) && self.waiting.open().next().is_none()
+    }
+
+    /// Adds an entry. It is written with the session.
+    pub(crate) fn push(&mut self, entry: Entry) {
+        self.bytes += entry.bytes();
+        self.last = match &entry {
+            Entry::Turn { run, .. } => Some(*run),
+            Entry::Message { .. } => None,
+        };
+        self.unsaved.insert(self.next, entry);
+        self.next += 1;
+    }
+
+    /// Adds messages: all of them, or none if there is no room.
+    pub(crate) fn append(&mut self, messages: &[Message]) -> Result<(), Fault> {
+        let entries: Vec<Entry> = messages.iter().map(Entry::from_message).collect();
+        let bytes = entries.iter().map(Entry::bytes).fold(self.bytes, u64::saturating_add);
+        if bytes > MAX_BYTES {
+            let most = MAX_BYTES >> 20;
+            return Err(Fault::new(FaultKind::TooLarge, format!("a conversation holds at most {most} MiB of items")));
+        }
+
+        entries.into_iter().for_each(|entry| self.push(entry));
+        Ok(())
+    }
+
+    /// Begins with these messages instead of what was said before. The agent has not received them yet.
+    pub(crate) fn begin(&mut self, mut messages: Vec<Entry>) {
+        let mut bytes = 0_u64;
+        let fits = |entry: &&Entry| {
+            bytes = bytes.saturating_add(entry.bytes());
+            bytes <= MAX_BYTES
+        };
+        let kept = messages.iter().rev().take(MAX_FIRST_MESSAGES).take_while(fits).count();
+        let left_out = messages.len() - kept;
+        messages.drain(..left_out);
+
+        self.replace(messages);
+        (self.begun, self.is_cut) = (self.next, left_out > 0);
+        self.removed.clear();
+        (self.seen, self.stale, self.home) = (self.first, true, None);
+        (self.connector_state, self.connector_user) = (Json::null(), None);
+    }
+
+    /// It is about to be written to a shared store.
+    pub(super) fn name_write(&mut self) {
+        let surplus = (self.writes.len() + 1).saturating_sub(MAX_NAMED_WRITES);
+        self.writes.drain(..surplus);
+        self.writes.push(clock::new_id());
+    }
+
+    /// True if what is stored was made of this document, or of a later one.
+    pub(super) fn is_in(&self, stored: &Self) -> bool {
+        self.writes.last().is_some_and(|write| stored.writes.contains(write))
+    }
+
+    /// Entries at these indices were written, and those that were replaced are deleted.
+    pub(super) fn note_written(&mut self, indices: &[u64], replaced: Range<u64>) {
+        for index in indices {
+            self.unsaved.remove(index);
+        }
+        if self.replaced.start == replaced.start {
+            self.replaced.start = replaced.end;
+        }
+    }
+
+    /// Replaces all entries.
+    pub(crate) fn replace(&mut self, entries: Vec<Entry>) {
+        if self.replaced.is_empty() {
+            self.replaced.start = self.first;
+        }
+        self.replaced.end = self.next;
+        self.unsaved.clear();
+        (self.first, self.bytes, self.last) = (self.next, 0, None);
+        entries.into_iter().for_each(|entry| self.push(entry));
+    }
+
+    /// Takes back the entry of a turn that could not be written. The next entry takes its index.
+    pub(crate) fn take_back(&mut self, id: RunId, number: u32) {
+        let is_it = |entry: &Entry| matches!(entry, Entry::Turn { run, turn } if *run == id && *turn == number);
+        self.unsaved.retain(|_, entry| !is_it(entry));
+        if self.last == Some(id) {
+            self.next -= 1;
+            self.last = None;
+        }
+        self.seen = self.seen.min(self.next);
+    }
+
+    /// Removes the entry at an index that holds a message.
+    pub(crate) fn remove_message(&mut self, index: u64, bytes: u64) {
+        self.unsaved.remove(&index);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.stale |= index < self.seen;
+    }
+
+    /// Hides an item of a turn.
+    pub(crate) fn remove_turn_item(&mut self, item: &str) {
+        self.removed.insert(item.to_owned());
+        self.stale = true;
+    }
+}
+
+/// The fields of a document that [`SessionDoc`] does not have.
+struct UnknownFields(BTreeMap<String, Json>);
+
+impl<'de> Deserialize<'de> for UnknownFields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = UnknownFields;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<UnknownFields, A::Error> {
+                let mut fields = BTreeMap::new();
+                while let Some(name) = map.next_key::<String>()? {
+                    if KNOWN_FIELDS.binary_search(&&*name).is_ok() {
+                        map.next_value::<IgnoredAny>()?;
+                    } else {
+                        fields.insert(name, map.next_value()?);
+                    }
+                }
+                Ok(UnknownFields(fields))
+            }
+        }
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+/// Ends of runs by their names.
+mod ends {
+    use std::collections::BTreeMap;
+
+    use interlingua_core::call::RunState;
+    use interlingua_core::{End, RunId};
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(ends: &BTreeMap<RunId, End>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(ends.iter().map(|(run, end)| (run, RunState::Ended(*end).as_str())))
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<BTreeMap<RunId, End>, D::Error> {
+        let names = BTreeMap::<RunId, String>::deserialize(deserializer)?;
+        let end_of = |name: &str| match RunState::parse(name) {
+            Some(RunState::Ended(end)) => Ok(end),
+            _ => Err(D::Error::custom(format_args!("'{name}' is no end"))),
+        };
+        names.into_iter().map(|(run, name)| Ok((run, end_of(&name)?))).collect()
+    }
+}
+
+// Serde passes a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// A stored session or entry that is not what it should be.
+pub(super) fn unreadable(error: serde_json::Error) -> Fault {
+    Fault::new(FaultKind::Internal, "the stored session cannot be read").with_detail(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A document in which no field is left out when it is written.
+    fn full() -> SessionDoc {
+        let id = RunId(uuid::Uuid::from_u128(7));
+        SessionDoc {
+            id: "s".to_owned(),
+            agent: "friday".to_owned(),
+            created_at: 1,
+            updated_at: 2,
+            is_conversation: true,
+            first: 0,
+            next: 1,
+            last: Some(id),
+            bytes: 3,
+            begun: 1,
+            is_cut: true,
+            unsaved: BTreeMap::new(),
+            replaced: 0..0,
+            inline_entries: vec![Entry::Turn { run: id, turn: 0 }],
+            removed: BTreeSet::from(["item".to_owned()]),
+            upstream_id: Some("theirs".to_owned()),
+            home: Some(EndpointKey::new("http://127.0.0.1/")),
+            user_id: Some("ann".to_owned()),
+            seen: 1,
+            stale: true,
+            connector_state: Json::null(),
+            connector_user: Some("ann".to_owned()),
+            latest: Some(id),
+            waiting: Waiting::default(),
+            handed_over: BTreeMap::from([(id, End::Failed)]),
+            is_listed: true,
+            labels: Extra::new(),
+            writes: vec![id],
+            unknown: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn the_names_of_all_fields_are_known() {
+        let written = serde_json::to_value(full()).expect("JSON");
+        let names: Vec<&str> = written.as_object().expect("an object").keys().map(String::as_str).collect();
+        assert_eq!(names.iter().copied().collect::<BTreeSet<_>>(), KNOWN_FIELDS.iter().copied().collect());
+        assert!(KNOWN_FIELDS.is_sorted());
+        let read = SessionDoc::parse(written.to_string().as_bytes()).expect("a session");
+        assert!(read.unknown.is_empty(), "{:?}", read.unknown);
+    }
+
+    #[test]
+    fn unknown_fields_are_written_again_as_they_were_whatever_they_hold() {
+        let known =
+            serde_json::to_string(&SessionDoc::new("s", "friday", &Owner::from_key("ann"), None)).expect("JSON");
+        let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+        for value in
+            ["1e400", "123456789012345678901234567890", "1.0", r#""\ud800""#, r#"{ "b": 1, "a": [2.50] }"#, &deep]
+        {
+            let document = format!("{},\"later\":{value}}}", known.strip_suffix('}').expect("an object"));
+            let doc = SessionDoc::parse(document.as_bytes()).expect("a session");
+            assert_eq!(doc.unknown.get("later").map(Json::text), Some(value));
+            let written = serde_json::to_string(&doc).expect("JSON");
+            assert_eq!(SessionDoc::parse(written.as_bytes()).expect("a session").unknown, doc.unknown, "{written}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_field_that_cannot_be_kept_is_ignored() {
+        let doc = SessionDoc::new("s", "friday", &Owner::from_key("ann"), None);
+        let mut document = serde_json::to_vec(&doc).expect("JSON");
+        document.pop();
+        document.extend_from_slice(b",\"later\":\"\xff\"}");
+        let read = SessionDoc::parse(&document).expect("a session");
+        assert!(read.unknown.is_empty() && read.id == "s");
+    }
+}

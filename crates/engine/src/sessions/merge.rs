@@ -1,0 +1,211 @@
+//! One session changed in two places: on this replica, and on another one that was faster. What was changed here is
+//! done again on what the other one stored.
+//!
+//! The one who has the session's turn changes most of it; all others only add messages, label it, remove items, and
+//! withdraw what an ended run asks. So few fields can differ from both sides. Not here: reading and writing sessions
+//! ([`super::table`]).
+
+use interlingua_core::RunId;
+use interlingua_core::answer::Waiting;
+
+use super::document::SessionDoc;
+
+/// The changes that lead from `base` to `mine`, done on `theirs`. Entries that are not written yet come after theirs.
+/// Every field is listed, so that a field without a rule does not compile.
+pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -> SessionDoc {
+    let mut merged = SessionDoc {
+        updated_at: mine.updated_at.max(theirs.updated_at),
+        is_conversation: mine.is_conversation || theirs.is_conversation,
+        is_cut: pick(&base.is_cut, &mine.is_cut, &theirs.is_cut),
+        upstream_id: pick(&base.upstream_id, &mine.upstream_id, &theirs.upstream_id),
+        home: pick(&base.home, &mine.home, &theirs.home),
+        // The first one who was stored has it: who comes later is refused its turn.
+        user_id: theirs.user_id.clone().or_else(|| mine.user_id.clone()),
+        stale: mine.stale || (theirs.stale && base.stale == mine.stale),
+        connector_state: pick(&base.connector_state, &mine.connector_state, &theirs.connector_state),
+        connector_user: pick(&base.connector_user, &mine.connector_user, &theirs.connector_user),
+        latest: pick(&base.latest, &mine.latest, &theirs.latest),
+        waiting: merge_waiting(&base.waiting, &mine.waiting, &theirs.waiting),
+        // Only who has the turn hands runs over and takes them.
+        handed_over: pick(&base.handed_over, &mine.handed_over, &theirs.handed_over),
+        is_listed: theirs.is_listed,
+        labels: pick(&base.labels, &mine.labels, &theirs.labels),
+        // Fixed when the session was created.
+        id: theirs.id.clone(),
+        agent: theirs.agent.clone(),
+        created_at: theirs.created_at,
+        // The entries of this side are added below.
+        first: theirs.first,
+        next: theirs.next,
+        last: theirs.last,
+        bytes: theirs.bytes,
+        begun: theirs.begun,
+        unsaved: theirs.unsaved.clone(),
+        replaced: theirs.replaced.clone(),
+        inline_entries: theirs.inline_entries.clone(),
+        removed: theirs.removed.clone(),
+        seen: theirs.seen,
+        // The write that follows adds its own name.
+        writes: theirs.writes.clone(),
+        // This version never changes them.
+        unknown: theirs.unknown.clone(),
+    };
+
+    let is_replaced = mine.first != base.first;
+    if is_replaced {
+        merged.replace(mine.unsaved.values().cloned().collect());
+        merged.removed.clone_from(&mine.removed);
+        (merged.begun, merged.seen) = (shifted(mine.begun, mine, &merged), shifted(mine.seen, mine, &merged));
+    } else {
+        mine.unsaved.values().cloned().for_each(|entry| merged.push(entry));
+        merged.removed.extend(mine.removed.iter().cloned());
+        let removed_here = (base.bytes + unsaved_bytes(mine)).saturating_sub(mine.bytes);
+        merged.bytes = merged.bytes.saturating_sub(removed_here);
+        if mine.seen != base.seen {
+            merged.seen = if mine.seen == mine.next { merged.next } else { mine.seen };
+            // Another client has put something there that the agent was not sent.
+            merged.stale |= theirs.next != base.next;
+        }
+    }
+
+    merged
+}
+
+/// `mine` if it was changed here, `theirs` otherwise.
+fn pick<T: Clone + PartialEq>(base: &T, mine: &T, theirs: &T) -> T {
+    if mine == base { theirs.clone() } else { mine.clone() }
+}
+
+/// An index of entries that were all replaced, where they stand now.
+const fn shifted(index: u64, mine: &SessionDoc, merged: &SessionDoc) -> u64 {
+    merged.first + index.saturating_sub(mine.first)
+}
+
+fn unsaved_bytes(doc: &SessionDoc) -> u64 {
+    doc.unsaved.values().map(super::document::Entry::bytes).sum()
+}
+
+/// Only who has the turn asks and decides; the other side has withdrawn what ended runs asked.
+fn merge_waiting(base: &Waiting, mine: &Waiting, theirs: &Waiting) -> Waiting {
+    if mine == base || mine == theirs {
+        return theirs.clone();
+    }
+    if theirs == base {
+        return mine.clone();
+    }
+
+    let gone = |from: &Waiting| -> Vec<RunId> {
+        let is_there = |run: RunId| from.open().any(|open| open.run == run);
+        base.open().map(|open| open.run).filter(|run| !is_there(*run)).collect()
+    };
+    let only_withdrew = |side: &Waiting| side.open().all(|open| base.open().any(|known| known == open));
+    let (mut merged, withdrawn) =
+        if only_withdrew(mine) { (theirs.clone(), gone(mine)) } else { (mine.clone(), gone(theirs)) };
+    for run in withdrawn {
+        merged.withdraw(run);
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use interlingua_core::model::Message;
+    use interlingua_core::{Json, Owner};
+
+    use super::*;
+    use crate::sessions::Entry;
+
+    fn doc() -> SessionDoc {
+        SessionDoc::new("s", "friday", &Owner::from_key("ann"), None)
+    }
+
+    fn said(id: &str) -> Message {
+        let json = format!(r#"{{"id":"{id}","role":"user","content":[{{"type":"text","text":"hi"}}]}}"#);
+        Message::parse(&interlingua_core::tree::Node::parse(json.as_bytes()).expect("JSON")).expect("a message")
+    }
+
+    fn written(mut doc: SessionDoc) -> SessionDoc {
+        doc.unsaved.clear();
+        doc
+    }
+
+    fn ids(doc: &SessionDoc) -> Vec<&str> {
+        doc.unsaved.values().map(Entry::message_id).collect()
+    }
+
+    #[test]
+    fn entries_of_both_sides_stay_in_their_order() {
+        let base = doc();
+        let (mut mine, mut theirs) = (base.clone(), base.clone());
+        theirs.append(&[said("one"), said("two")]).expect("room");
+        let run = RunId(uuid::Uuid::from_u128(7));
+        mine.push(Entry::Turn { run, turn: 0 });
+        (mine.seen, mine.latest) = (mine.next, Some(run));
+
+        let merged = rebase(&base, &mine, written(theirs.clone()));
+        assert_eq!((merged.first, merged.next, merged.bytes), (0, 3, theirs.bytes));
+        assert_eq!(merged.unsaved.keys().copied().collect::<Vec<_>>(), [2], "theirs are written");
+        assert_eq!((merged.last, merged.latest), (Some(run), Some(run)));
+        assert!(merged.stale, "the agent was not sent what they added");
+    }
+
+    #[test]
+    fn what_one_side_alone_changed_is_kept() {
+        let base = doc();
+        let (mut mine, mut theirs) = (base.clone(), base.clone());
+        mine.connector_state = Json::parse("{\"context\":1}").expect("JSON");
+        mine.append(&[said("mine")]).expect("room");
+        theirs.labels.set("title", Json::parse("\"trip\"").expect("JSON"));
+        theirs.is_conversation = true;
+
+        let merged = rebase(&base, &mine, theirs.clone());
+        assert_eq!((merged.connector_state, merged.labels), (mine.connector_state.clone(), theirs.labels));
+        assert!(merged.is_conversation && !merged.stale);
+        assert_eq!(merged.bytes, mine.bytes);
+    }
+
+    #[test]
+    fn of_two_users_who_begin_a_session_the_first_one_stored_has_it() {
+        let base = doc();
+        let user = |name: &str| SessionDoc { user_id: Some(name.to_owned()), ..base.clone() };
+        assert_eq!(rebase(&base, &user("bob"), user("alice")).user_id.as_deref(), Some("alice"));
+        assert_eq!(rebase(&base, &user("bob"), base.clone()).user_id.as_deref(), Some("bob"));
+    }
+
+    #[test]
+    fn a_session_that_began_again_here_replaces_what_they_have() {
+        let mut base = doc();
+        base.append(&[said("old")]).expect("room");
+        let base = written(base);
+        let mut mine = base.clone();
+        mine.begin(vec![Entry::from_message(&said("a")), Entry::from_message(&said("b"))]);
+        let mut theirs = base.clone();
+        theirs.append(&[said("late")]).expect("room");
+
+        let merged = rebase(&base, &mine, written(theirs));
+        assert_eq!((merged.first, merged.next, merged.begun, merged.seen), (2, 4, 4, 2));
+        assert_eq!((ids(&merged), merged.replaced.clone()), (vec!["a", "b"], 0..2));
+    }
+
+    #[test]
+    fn an_item_that_one_side_withdrew_is_open_on_neither() {
+        let runs = [1, 2, 3].map(|number| RunId(uuid::Uuid::from_u128(number)));
+        let waiting = |asking: &[usize]| {
+            let item = |run: &usize| {
+                let pending = serde_json::json!({
+                    "id": format!("call_{run}"), "kind": "approval", "name": "rm", "arguments": "{}"
+                });
+                serde_json::json!({ "item": pending, "run": runs[*run].to_string() })
+            };
+            let open: Vec<_> = asking.iter().map(item).collect();
+            serde_json::from_value::<Waiting>(serde_json::json!({ "open": open })).expect("items")
+        };
+
+        let base = waiting(&[0, 1]);
+        let (mine, theirs) = (waiting(&[1]), waiting(&[0, 1, 2]));
+        let open = |waiting: &Waiting| waiting.open().map(|open| open.run).collect::<Vec<_>>();
+        assert_eq!(open(&merge_waiting(&base, &mine, &theirs)), [runs[1], runs[2]]);
+        assert_eq!(open(&merge_waiting(&base, &theirs, &mine)), [runs[1], runs[2]]);
+        assert_eq!(open(&merge_waiting(&base, &mine, &base)), [runs[1]]);
+    }
+}

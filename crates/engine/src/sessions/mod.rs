@@ -1,0 +1,26 @@
+//! Sessions: the document of each one, the queue of its turns, and the merge of what several gateways write to it.
+//!
+//! Imports none of the other modules. Not here: the runs of a session ([`crate::runs`]), and the requests that read or
+//! change sessions ([`crate::operator`]).
+
+mod basis;
+mod document;
+mod entries;
+mod merge;
+mod message_ids;
+pub(crate) mod open_items;
+mod page;
+mod session;
+pub(crate) mod sizes;
+mod table;
+pub(crate) mod upstream_ids;
+
+pub use self::open_items::{COLLECTION as OPEN_ITEMS, OpenItem, OpenItems};
+
+pub(crate) use self::basis::Basis;
+pub(crate) use self::document::{Entry, SessionDoc};
+pub(crate) use self::entries::{SessionEntries, windows};
+pub(crate) use self::message_ids::{MessageOrigin, input_id};
+pub(crate) use self::page::{PageSelection, SelectedPage};
+pub(crate) use self::session::{Lifetime, Queued, Session, TurnGuard};
+pub(crate) use self::table::SessionTable;

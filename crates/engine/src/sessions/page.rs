@@ -1,0 +1,68 @@
+//! Pages of sessions: which of an owner's sessions are on a page, in which order.
+//!
+//! Not here: the states of their runs ([`crate::operator::session_calls`]).
+
+use std::collections::BTreeMap;
+
+use interlingua_core::call::{Order, SessionCursor, SessionFilter};
+
+use super::document::SessionDoc;
+
+/// Selects the sessions of one page. Holds no more documents than the page has.
+pub(crate) struct PageSelection<'a> {
+    filter: &'a SessionFilter,
+    selected: BTreeMap<SessionCursor, SessionDoc>,
+    total: usize,
+    has_more: bool,
+}
+
+/// The documents of a page.
+pub(crate) struct SelectedPage {
+    pub(crate) docs: Vec<SessionDoc>,
+    pub(crate) total: usize,
+    pub(crate) next: Option<SessionCursor>,
+}
+
+impl<'a> PageSelection<'a> {
+    pub(crate) const fn new(filter: &'a SessionFilter) -> Self {
+        Self { filter, selected: BTreeMap::new(), total: 0, has_more: false }
+    }
+
+    /// Adds a session if it matches the filter and belongs on the page.
+    pub(crate) fn add(&mut self, doc: SessionDoc) {
+        let SessionFilter { labels, order, limit, cursor, .. } = self.filter;
+        if !labels.iter().all(|(name, value)| doc.labels.get(name) == Some(value)) {
+            return;
+        }
+
+        self.total += 1;
+        let position = position_of(&doc, *order);
+        let is_before = cursor.as_ref().is_some_and(|cursor| match order.is_ascending() {
+            true => position <= *cursor,
+            false => position >= *cursor,
+        });
+        if is_before {
+            return;
+        }
+        self.selected.insert(position, doc);
+        if *limit > 0 && self.selected.len() > *limit {
+            let _ = if order.is_ascending() { self.selected.pop_last() } else { self.selected.pop_first() };
+            self.has_more = true;
+        }
+    }
+
+    pub(crate) fn finish(self) -> SelectedPage {
+        let is_ascending = self.filter.order.is_ascending();
+        let last = if is_ascending { self.selected.keys().next_back() } else { self.selected.keys().next() };
+        let next = last.filter(|_| self.has_more).cloned();
+        let mut docs: Vec<SessionDoc> = self.selected.into_values().collect();
+        if !is_ascending {
+            docs.reverse();
+        }
+        SelectedPage { docs, total: self.total, next }
+    }
+}
+
+fn position_of(doc: &SessionDoc, order: Order) -> SessionCursor {
+    SessionCursor { at: order.time(doc.created_at, doc.updated_at), agent: doc.agent.clone(), id: doc.id.clone() }
+}

@@ -1,0 +1,396 @@
+//! The request of a turn: its input, the history where the agent has to be sent it, and answers to what the agent waits
+//! for (docs/protocols/responses.md#sessions-and-history, docs/human-in-the-loop.md#rules).
+//!
+//! Not here: reading the history ([`super::transcripts`]), and sending the request ([`super::turn_driver`]).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use interlingua_core::answer;
+use interlingua_core::capability::HistoryNeed;
+use interlingua_core::loss::{ContentKind, Losses};
+use interlingua_core::model::{AgentRequest, Input, Message, Role};
+use interlingua_core::{Fault, Json, RunId};
+
+use super::transcripts::{Past, Said, Transcripts};
+use crate::agent::{Agent, History};
+use crate::faults;
+use crate::runs::{Prepared, Spoken};
+use crate::sessions::{Basis, Entry, MessageOrigin, Session, SessionDoc, SessionTable, upstream_ids};
+use interlingua_base::clock;
+
+/// Prepares requests.
+pub(crate) struct ContextBuilder {
+    sessions: Arc<SessionTable>,
+    transcripts: Arc<Transcripts>,
+}
+
+/// What preparing a turn comes to.
+pub(super) enum Outcome {
+    /// A request to send.
+    Ready(Box<Prepared>),
+    /// The session waits for answers first, to what this run asked; and why it asks again, if the request says
+    /// anything.
+    Waiting(Option<RunId>, Option<String>),
+}
+
+impl Outcome {
+    /// For a turn that is recorded already: one that may not be taken fails.
+    pub(super) fn ready(self) -> Result<Box<Prepared>, Fault> {
+        match self {
+            Self::Ready(prepared) => Ok(prepared),
+            Self::Waiting(..) => Err(faults::waiting()),
+        }
+    }
+}
+
+/// What the agent is sent besides the input.
+struct Memory {
+    before: Before,
+    /// The session's id as the agent knows it.
+    upstream_id: String,
+    connector_state: Json,
+    losses: Losses,
+    /// What the session begins with. `None`: it goes on.
+    begins: Option<Vec<Entry>>,
+}
+
+/// What is sent in front of the new input.
+enum Before {
+    /// What was said in earlier turns.
+    History(Vec<Said>),
+    /// What the agent was not sent yet, and remembers the rest.
+    Unseen(Vec<Said>),
+}
+
+impl Before {
+    fn messages(self) -> (Vec<Said>, bool) {
+        match self {
+            Self::History(messages) => (messages, true),
+            Self::Unseen(messages) => (messages, false),
+        }
+    }
+}
+
+/// The complete input of a request.
+struct Composed {
+    input: Input,
+    /// Where the history stands in it.
+    history: Range<usize>,
+    /// What names its messages; empty if the agent is not given their ids.
+    origins: Vec<MessageOrigin>,
+}
+
+impl ContextBuilder {
+    pub(crate) const fn new(sessions: Arc<SessionTable>, transcripts: Arc<Transcripts>) -> Self {
+        Self { sessions, transcripts }
+    }
+
+    /// Prepares the request of a turn. The caller holds the session's turn.
+    pub(super) async fn prepare(
+        &self,
+        session: &Arc<Session>,
+        agent: &Agent,
+        spoken: &Spoken,
+    ) -> Result<Outcome, Fault> {
+        if let Some(user) = &spoken.request.user_id
+            && self.sessions.is_shared()
+            && !session.claim_user(user)
+        {
+            // Another user has begun it on another replica, at the same time: with the next request there are two.
+            return Err(faults::busy(&session.id));
+        }
+
+        let now = clock::now();
+        let doc = session.doc().clone();
+        let Memory { before, upstream_id, mut connector_state, losses, begins } = match &spoken.basis {
+            Basis::Begins(history) => beginning(session, &doc, agent, history),
+            basis => self.memory(session, &doc, agent, basis).await?,
+        };
+
+        // After everything that may fail or be canceled, so that such a request answers nothing; and in one step, so
+        // that a refused one leaves no trace in the session.
+        let (input, answers) = (spoken.request.input.clone(), spoken.answers.clone());
+        let outcome = session.doc().waiting.take(input, answers, spoken.answer_policy, now);
+        let (taken, input, answered, freed) = match outcome {
+            answer::Outcome::Send { taken, input, answered, freed } => (taken, input, answered, freed),
+            answer::Outcome::Wait(reason) => {
+                let run = session.doc().waiting.open().next().map(|open| open.run).or(doc.latest);
+                // Answers that were collected so far survive a restart.
+                self.sessions.save(session).await?;
+                return Ok(Outcome::Waiting(run, spoken.undecided.clone().or(reason)));
+            }
+            answer::Outcome::Refused(fault) => return Err(fault),
+        };
+
+        let begins_with_messages = begins.as_ref().is_some_and(|entries| !entries.is_empty());
+        if let Some(entries) = begins {
+            session.doc().begin(entries);
+        }
+
+        let decided = !answered.is_empty();
+        let recorded = decided.then(|| input.clone());
+        let said = input.clone();
+        // Answers that came beside the input stand in front of it, and are recorded with it only if they decided an
+        // item.
+        let beside = if decided { 0 } else { said.len().saturating_sub(spoken.request.input.len()) };
+        let Composed { input, history, origins } = compose(spoken, before, input, beside, is_named(agent));
+        let request = request(session, &doc, spoken, input, &upstream_id);
+        if doc.connector_user.as_ref().is_some_and(|user| request.user_id.as_ref() != Some(user)) {
+            // What an agent's server gave one user, such as a context, is not used for another one.
+            connector_state = Json::null();
+        }
+
+        let prepared = Prepared {
+            request,
+            names_user: spoken.request.user_id.is_some() || doc.named_user().is_some(),
+            history,
+            origins,
+            sent_for: None,
+            message_ids: Vec::new(),
+            losses,
+            upstream_id,
+            connector_state,
+            answered,
+            freed,
+            taken: Some(taken),
+            decided,
+            begins: begins_with_messages,
+            input: recorded,
+            said,
+            home: None,
+            resent: None,
+            is_unknown: false,
+        };
+        Ok(Outcome::Ready(Box::new(prepared)))
+    }
+
+    /// Changes a prepared request for an endpoint that does not remember the session, or not any more: it gets the
+    /// whole history, under a new id.
+    pub(super) async fn resend_history(
+        &self,
+        session: &Session,
+        agent: &Agent,
+        spoken: &Spoken,
+        prepared: &mut Prepared,
+    ) -> Result<(), Fault> {
+        let doc = session.doc().clone();
+        let past = self.past(session, &doc, agent, &spoken.basis).await?;
+        let before = Before::History(noting_cut(past, &mut prepared.losses));
+
+        let upstream_id = upstream_ids::session(&session.owner, &clock::new_id().to_string(), None);
+        let (said, beside) = (prepared.said.clone(), prepared.beside());
+        let composed = compose(spoken, before, said, beside, is_named(agent));
+        let id = prepared.request.id.take();
+        prepared.request = AgentRequest { id, ..request(session, &doc, spoken, composed.input, &upstream_id) };
+        (prepared.history, prepared.origins) = (composed.history, composed.origins);
+        prepared.name_messages(&session.id);
+        prepared.connector_state = Json::null();
+        prepared.resent = Some(std::mem::replace(&mut prepared.upstream_id, upstream_id));
+        Ok(())
+    }
+
+    /// What the agent is sent besides the input: the whole history where it does not keep it, or has kept something
+    /// else.
+    async fn memory(&self, session: &Session, doc: &SessionDoc, agent: &Agent, basis: &Basis) -> Result<Memory, Fault> {
+        let is_exact = doc.is_conversation || basis.is_exact();
+        let remembers_otherwise = is_exact && (doc.stale || basis.branch(doc).is_some());
+        let mut losses = Losses::new();
+        let sends_all = match agent.history {
+            History::Gateway => true,
+            History::Upstream if remembers_otherwise && !takes_history(agent) => {
+                losses.lost(ContentKind::History, "the agent goes on from what it remembers itself");
+                false
+            }
+            History::Upstream => remembers_otherwise,
+        };
+
+        let mut upstream_id = doc.upstream_id.clone().unwrap_or_else(|| doc.id.clone());
+        let mut connector_state = doc.connector_state.clone();
+        if agent.history == History::Upstream && sends_all {
+            // The agent remembers something else: it gets everything, as a session it has not seen.
+            if !doc.is_empty() {
+                upstream_id = upstream_ids::session(&session.owner, &clock::new_id().to_string(), None);
+            }
+            connector_state = Json::null();
+        }
+
+        let before = if sends_all {
+            let past = self.past(session, doc, agent, basis).await?;
+            Before::History(noting_cut(past, &mut losses))
+        } else if is_exact {
+            // What was put into the session since the agent was called last.
+            Before::Unseen(self.transcripts.unseen(session, doc).await?)
+        } else {
+            Before::Unseen(Vec::new())
+        };
+
+        Ok(Memory { before, upstream_id, connector_state, losses, begins: None })
+    }
+
+    /// What was said before, up to the end of the session or of a branch.
+    async fn past(&self, session: &Session, doc: &SessionDoc, agent: &Agent, basis: &Basis) -> Result<Past, Fault> {
+        let limit = agent.history_limit;
+        if let Some(run) = basis.branch(doc) {
+            return self.transcripts.chain(run, limit).await;
+        }
+        if !basis.is_resent() {
+            return self.transcripts.history(session, doc, limit).await;
+        }
+
+        // A client that sends all of the conversation gets no less of it to the agent because the gateway knows it,
+        // too.
+        let past = self.transcripts.history(session, doc, limit.of_chains()).await?;
+        if !past.is_cut {
+            return Ok(past);
+        }
+        let resent = basis
+            .history()
+            .iter()
+            .enumerate()
+            .map(|(place, message)| Said { message: message.clone(), origin: MessageOrigin::Resent { place } });
+        Ok(Past { messages: resent.collect(), is_cut: false })
+    }
+}
+
+/// What the agent is sent of a session that begins with what its client says was said before.
+fn beginning(session: &Session, doc: &SessionDoc, agent: &Agent, history: &[Message]) -> Memory {
+    // An agent that knows the session of this name knows another one.
+    let upstream_id = if session.is_blank() {
+        doc.upstream_id.clone().unwrap_or_else(|| doc.id.clone())
+    } else {
+        upstream_ids::session(&session.owner, &clock::new_id().to_string(), None)
+    };
+
+    let mut losses = Losses::new();
+    let entries: Vec<Entry> = history.iter().map(Entry::from_message).collect();
+    let before = if history.is_empty() {
+        Before::Unseen(Vec::new())
+    } else if takes_history(agent) {
+        let said = |(message, entry): (&Message, &Entry)| Said {
+            message: message.clone(),
+            origin: MessageOrigin::Entry(entry.message_id().to_owned()),
+        };
+        Before::History(history.iter().zip(&entries).map(said).collect())
+    } else {
+        losses.lost(ContentKind::History, "the agent's protocol has no place for earlier turns");
+        Before::Unseen(Vec::new())
+    };
+
+    Memory { before, upstream_id, connector_state: Json::null(), losses, begins: Some(entries) }
+}
+
+/// True if the agent's protocol has a place for earlier turns.
+pub(super) fn takes_history(agent: &Agent) -> bool {
+    agent.upstream.capabilities().history != HistoryNeed::KeptByAgentOnly
+}
+
+/// True if the agent is given the ids of messages.
+fn is_named(agent: &Agent) -> bool {
+    agent.upstream.capabilities().message_ids
+}
+
+fn noting_cut(past: Past, losses: &mut Losses) -> Vec<Said> {
+    if past.is_cut {
+        losses.lost(ContentKind::History, "the oldest turns exceed history_limit");
+    }
+    past.messages
+}
+
+/// The request as the agent gets it.
+fn request(session: &Session, doc: &SessionDoc, spoken: &Spoken, input: Input, upstream_id: &str) -> AgentRequest {
+    let mut request = AgentRequest { input, ..spoken.request.clone() };
+    request.session_id = Some(upstream_id.to_owned());
+
+    // Without both ids all anonymous clients share one lock upstream
+    // (docs/protocols/agent-api.md#sessions-and-background-tasks). And an agent that waits for an answer knows its
+    // session by both: a client that names no user continues as the one named before.
+    let user = request.user_id.take().or_else(|| doc.user_id.clone()).unwrap_or_else(|| session.own_user());
+    request.user_id = Some(session.upstream_user(&user, upstream_id));
+    session.doc().user_id.get_or_insert(user);
+    request
+}
+
+/// The preamble, the history, then the input. System messages of the input come before the history, as instructions do,
+/// unless its client has sent them behind it. `beside`: how many messages at the beginning of the input are answers
+/// that came beside it.
+fn compose(spoken: &Spoken, before: Before, input: Input, beside: usize, is_named: bool) -> Composed {
+    let preamble = &spoken.preamble;
+    let (before, is_history) = before.messages();
+    let leading = if before.is_empty() || spoken.basis.is_resent() {
+        0
+    } else {
+        input.iter().take_while(|message| message.role == Some(Role::System)).count()
+    };
+    let start = preamble.len() + leading;
+    let history = if is_history { start..start + before.len() } else { 0..0 };
+
+    let mut origins = Vec::new();
+    if is_named {
+        let of_input = |place: usize| match place.checked_sub(beside) {
+            Some(place) => MessageOrigin::New { place },
+            None => MessageOrigin::Beside { place },
+        };
+        origins.extend((0..preamble.len()).map(|place| MessageOrigin::Preamble { place }));
+        origins.extend((0..leading).map(of_input));
+        origins.extend(before.iter().map(|said| said.origin.clone()));
+        origins.extend((leading..input.len()).map(of_input));
+    }
+    if preamble.is_empty() && before.is_empty() {
+        return Composed { input, history, origins };
+    }
+
+    let mut input: Vec<Message> = input.into_iter().collect();
+    let rest = input.split_off(leading);
+    let before = before.into_iter().map(|said| said.message);
+    let input = preamble.iter().cloned().chain(input).chain(before).chain(rest).collect();
+    Composed { input, history, origins }
+}
+
+#[cfg(test)]
+mod tests {
+    use interlingua_core::RunCall;
+
+    use super::*;
+
+    #[test]
+    fn history_stands_between_instructions_and_what_is_new() {
+        let said =
+            |text: &str| Said { message: Message::user(text), origin: MessageOrigin::Entry(format!("item_{text}")) };
+        let system = Message { role: Some(Role::System), ..Message::user("be brief") };
+        let spoken = |preamble: &[&str], basis| {
+            let call = RunCall::new("friday", AgentRequest::default());
+            let preamble = preamble.iter().map(|text| Message::user(*text)).collect();
+            Spoken { basis, ..Spoken::from(RunCall { preamble, ..call }) }
+        };
+        let instructed = spoken(&["you are Friday"], Basis::Session);
+        let input: Input = vec![system, Message::user("beside"), Message::user("new")].into();
+        let texts = |composed: &Composed| composed.input.iter().map(Message::text).collect::<Vec<_>>();
+        let ids = |composed: &Composed| {
+            let id = |origin: &MessageOrigin| origin.id("s", RunId(uuid::Uuid::nil()), 3).replace(&"0".repeat(32), "R");
+            composed.origins.iter().map(id).collect::<Vec<_>>()
+        };
+
+        let composed = compose(&instructed, Before::History(vec![said("a"), said("b")]), input.clone(), 2, true);
+        assert_eq!(texts(&composed), ["you are Friday", "be brief", "a", "b", "beside", "new"]);
+        assert_eq!(composed.history, 2..4);
+        assert_eq!(
+            ids(&composed),
+            ["msg_s_pre0", "msg_R_beside3_0", "item_a", "item_b", "msg_R_beside3_1", "msg_R_in3_0"]
+        );
+
+        // What the agent has not been sent yet is new to it.
+        let composed = compose(&spoken(&[], Basis::Session), Before::Unseen(vec![said("a")]), input.clone(), 0, false);
+        assert_eq!(texts(&composed), ["be brief", "a", "beside", "new"]);
+        assert_eq!((composed.history, composed.origins.len()), (0..0, 0));
+
+        let composed = compose(&spoken(&[], Basis::Session), Before::History(Vec::new()), input.clone(), 0, true);
+        assert!(composed.history.is_empty() && composed.origins.len() == 3);
+
+        // A client that sends all of the conversation has put it into order.
+        let resent = spoken(&["you are Friday"], Basis::Begins(Vec::new()));
+        let composed = compose(&resent, Before::History(vec![said("a")]), input, 0, true);
+        assert_eq!(texts(&composed), ["you are Friday", "a", "be brief", "beside", "new"]);
+        assert_eq!(composed.history, 1..2);
+    }
+}

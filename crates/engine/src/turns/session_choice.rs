@@ -1,0 +1,196 @@
+//! Which session a new run belongs to, and which run it follows.
+
+use std::sync::Arc;
+
+use interlingua_core::call::{Otherwise, Resent, Target, Thread};
+use interlingua_core::{Fault, Owner, RunId, RunPolicy};
+
+use crate::agent::Agent;
+use crate::pending::{GoesOn, PendingIndex, ResentChooser};
+use crate::runs::{RunAccess, Scope, Spoken};
+use crate::sessions::{Basis, Session, SessionTable, TurnGuard};
+
+/// The longest session id that a client may choose, in bytes.
+const MAX_SESSION_ID: usize = 512;
+
+/// Chooses sessions.
+pub(crate) struct SessionChooser {
+    pub(crate) sessions: Arc<SessionTable>,
+    pub(crate) access: Arc<RunAccess>,
+    pub(crate) pending_index: Arc<PendingIndex>,
+    pub(crate) resent: Arc<ResentChooser>,
+}
+
+/// Where a run belongs.
+pub(super) struct Chosen {
+    pub(crate) session: Arc<Session>,
+    /// The run it follows there.
+    pub(super) previous: Option<RunId>,
+    /// The session's turn, where it had to be taken to choose the session.
+    pub(super) guard: Option<TurnGuard>,
+    /// The session that the client named, if it resends its conversation.
+    pub(super) named: Option<Arc<Session>>,
+}
+
+impl Chosen {
+    const fn new(session: Arc<Session>, previous: Option<RunId>) -> Self {
+        Self { session, previous, guard: None, named: None }
+    }
+
+    /// The run goes on from the latest one in the session.
+    fn going_on(session: Arc<Session>) -> Self {
+        let previous = session.doc().latest;
+        Self::new(session, previous)
+    }
+}
+
+/// A run to continue from.
+struct Previous {
+    session: String,
+    user: Option<String>,
+    agent: String,
+    is_stored: bool,
+    is_over: bool,
+}
+
+impl SessionChooser {
+    /// Chooses the session of a new run, and what of it the run goes on from. One that answers an open item joins the
+    /// session where that was asked.
+    pub(super) async fn choose(
+        &self,
+        thread: Thread,
+        spoken: &mut Spoken,
+        policy: &RunPolicy,
+        agent: &Agent,
+        scope: &Scope,
+    ) -> Result<Chosen, Fault> {
+        match thread {
+            Thread::New | Thread::Continue(_) => {
+                if let Some(session) = self.pending_index.session_of_answers(spoken, agent, &scope.owner).await? {
+                    return Ok(Chosen::going_on(session));
+                }
+                Ok(Chosen::new(self.create(policy, agent, scope), None))
+            }
+            Thread::Session(id) => {
+                let user = spoken.request.user_id.as_deref();
+                let session = self.named(&id, user, agent, &scope.owner).await?;
+                if scope.keeps_in_connection(policy) && session.is_blank() {
+                    session.keep_in_memory();
+                }
+                Ok(Chosen::going_on(session))
+            }
+            Thread::After(run) => {
+                spoken.basis = Basis::After(run);
+                self.after(run, policy, agent, scope).await
+            }
+            Thread::Resent(resent) => self.resent(*resent, spoken, policy, agent, scope).await,
+        }
+    }
+
+    /// The session that the client goes on with, or the one that begins with what it sent.
+    async fn resent(
+        &self,
+        resent: Resent,
+        spoken: &mut Spoken,
+        policy: &RunPolicy,
+        agent: &Agent,
+        scope: &Scope,
+    ) -> Result<Chosen, Fault> {
+        let user = spoken.request.user_id.clone();
+        let named = match &resent.session {
+            Some(id) => Some(self.named(id, user.as_deref(), agent, &scope.owner).await?),
+            None => None,
+        };
+
+        let chosen = match self.resent.find(&resent, named.as_ref(), spoken, agent, &scope.owner).await? {
+            Some(GoesOn { session, is_exact }) => {
+                spoken.basis = Basis::Resent { history: resent.history, is_exact };
+                Chosen::going_on(session)
+            }
+            None => {
+                spoken.basis = Basis::Begins(resent.history);
+                self.begin(named.as_ref(), resent.otherwise, policy, agent, scope).await?
+            }
+        };
+
+        Ok(Chosen { named, ..chosen })
+    }
+
+    /// The session that begins with what its client sent: the one that it named, if that is free.
+    async fn begin(
+        &self,
+        named: Option<&Arc<Session>>,
+        otherwise: Otherwise,
+        policy: &RunPolicy,
+        agent: &Agent,
+        scope: &Scope,
+    ) -> Result<Chosen, Fault> {
+        if let Some(named) = named {
+            let guard = self.sessions.try_first_turn(named).await?;
+            // A conversation with items of its own is not overwritten.
+            let begins_again = otherwise == Otherwise::BeginAgain && !named.doc().is_conversation;
+            if guard.is_some() || begins_again {
+                return Ok(Chosen { guard, ..Chosen::new(Arc::clone(named), None) });
+            }
+        }
+
+        Ok(Chosen::new(self.create(policy, agent, scope), None))
+    }
+
+    fn create(&self, policy: &RunPolicy, agent: &Agent, scope: &Scope) -> Arc<Session> {
+        let session = self.sessions.create(&agent.name, &scope.owner);
+        if scope.keeps_in_connection(policy) {
+            session.keep_in_memory();
+        }
+        session
+    }
+
+    async fn named(&self, id: &str, user: Option<&str>, agent: &Agent, owner: &Owner) -> Result<Arc<Session>, Fault> {
+        if id.is_empty() || id.len() > MAX_SESSION_ID {
+            let message = format!("must have between 1 and {MAX_SESSION_ID} characters");
+            return Err(Fault::invalid("session_id", message));
+        }
+        self.sessions.of_user(&agent.name, owner, id, user).await
+    }
+
+    /// The session of the run to continue from, or a new one if something else followed there: a branch.
+    async fn after(&self, run: RunId, policy: &RunPolicy, agent: &Agent, scope: &Scope) -> Result<Chosen, Fault> {
+        let unknown = || Fault::not_found("the run to go on from").with_field("thread");
+        let handle = self.access.find(&Target::Run(run), scope).await.map_err(|_| unknown())?;
+        let previous = handle.view(|view| {
+            let (run, about) = (view.run(), view.info);
+            Previous {
+                session: run.session_id.clone(),
+                user: about.request.user_id.clone(),
+                agent: run.agent.clone(),
+                is_stored: about.stored,
+                is_over: run.end.is_some(),
+            }
+        });
+
+        let kept = scope.connection.as_ref().and_then(|connection| connection.session_of(run));
+        if !(previous.is_stored || kept.is_some()) || previous.agent != agent.name {
+            return Err(unknown());
+        }
+
+        // A turn that ends with its connection does not join a session that stays, where it would be missing later;
+        // unless it answers what was asked there.
+        let would_be_missing = kept.is_none() && scope.keeps_in_connection(policy);
+        let session = match kept {
+            Some(session) => session,
+            None => {
+                let user = previous.user.as_deref();
+                self.sessions.of_user(&agent.name, &scope.owner, &previous.session, user).await?
+            }
+        };
+
+        // While that run is under way its end is waited for: that is what the queue is for.
+        let is_newest = !previous.is_over || session.doc().ends_with(run);
+        let leaves = would_be_missing && session.doc().waiting.open().next().is_none();
+        if is_newest && !leaves {
+            return Ok(Chosen::new(session, Some(run)));
+        }
+
+        Ok(Chosen::new(self.create(policy, agent, scope), Some(run)))
+    }
+}

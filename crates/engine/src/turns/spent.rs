@@ -1,0 +1,88 @@
+//! The tokens that callers have spent today, as the store remembers them: they outlive the process. Not here: counting
+//! and refusing ([`interlingua_callers`]).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use interlingua_core::event::Millis;
+use interlingua_core::{Fault, Json, Owner};
+use serde::Deserialize;
+
+use crate::faults::store_fault;
+use interlingua_base::clock;
+use interlingua_callers::{Caller, day_of};
+use interlingua_store::{Expect, Store, owned_key};
+
+/// The collection of the store.
+pub(crate) const COLLECTION: &str = "spent";
+
+/// What of an agent's report is counted. Agents name the parts in two ways, and some report no sum.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Reported {
+    total_tokens: Option<u64>,
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
+}
+
+/// Whether the caller has tokens left for a run.
+///
+/// # Errors
+/// The caller has none left today, or the store cannot say what it has spent.
+pub(super) async fn check(store: &Arc<dyn Store>, caller: &Caller) -> Result<(), Fault> {
+    let now = clock::now();
+    if caller.usage.wants_tokens() {
+        let found = store.get(COLLECTION, &key(&caller.owner, now)).await.map_err(|error| store_fault(&error))?;
+        let spent = found.and_then(|document| std::str::from_utf8(&document.value).ok()?.parse().ok());
+        caller.usage.load_tokens(day_of(now), spent.unwrap_or(0));
+    }
+    caller.usage.check_tokens(now)
+}
+
+/// Counts tokens of a turn. The run does not wait for the store to remember them.
+pub(super) fn note(store: &Arc<dyn Store>, caller: &Caller, tokens: u64) {
+    if tokens == 0 {
+        return;
+    }
+    let now = clock::now();
+    if let Some(spent) = caller.usage.spend_tokens(day_of(now), tokens) {
+        let value = Bytes::from(spent.to_string());
+        drop(store.put(COLLECTION, &key(&caller.owner, now), value, Expect::Any, now));
+    }
+}
+
+/// The document of a caller and a day, whatever tenant or route it came by.
+fn key(owner: &Owner, now: Millis) -> String {
+    owned_key(owner.base_key(), &day_of(now).to_string())
+}
+
+/// How many tokens an agent reports.
+pub(super) fn tokens_in(usage: &Json) -> u64 {
+    let reported: Reported = usage.decode().unwrap_or_default();
+    let input = reported.input_tokens.or(reported.prompt_tokens).unwrap_or(0);
+    let output = reported.output_tokens.or(reported.completion_tokens).unwrap_or(0);
+    reported.total_tokens.unwrap_or_else(|| input.saturating_add(output))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_counted_as_agents_name_them() {
+        for (usage, tokens) in [
+            (r#"{"total_tokens": 30, "input_tokens": 10, "output_tokens": 10}"#, 30),
+            (r#"{"input_tokens": 10, "output_tokens": 5, "time": 0.3}"#, 15),
+            (r#"{"prompt_tokens": 7, "completion_tokens": 1}"#, 8),
+            (r#"{"output_tokens": 3}"#, 3),
+            (r#"{"prompt_tokens": 7, "input_tokens": 7, "output_tokens": 1, "completion_tokens": 1}"#, 8),
+            (r#"{"total_tokens": -1}"#, 0),
+            ("[]", 0),
+        ] {
+            let usage = Json::parse(usage).expect("JSON");
+            assert_eq!(tokens_in(&usage), tokens, "{usage:?}");
+        }
+    }
+}
