@@ -48,15 +48,16 @@ pub enum Call {
     Session(SessionCall),
     /// Read or change a document of the adapter. Answered by [`Reply::Documents`] or [`Reply::Done`].
     Document(DocumentCall),
-    /// Get what an agent's server publishes about the agent, from the cache or after a short wait. Answered by
-    /// [`Reply::FetchedDocument`].
+    /// Get the document that an agent's own server publishes about the agent: from the cache, or after a short wait for
+    /// that server. Answered by [`Reply::FetchedDocument`].
     FetchedDocument(WellKnownDocument),
-    /// Wait this long, a second at most, for something that another request is about to do. Answered by
-    /// [`Reply::Done`].
+    /// Answer after this pause, at most a second: for an adapter that waits for another request of the client, such as
+    /// one that holds the same [claim](RunCall::claim). Answered by [`Reply::Done`].
     Wait(Duration),
-    /// Check that the caller may use this agent: the exchange answers by itself. Answered by [`Reply::Done`].
+    /// Check that the caller may use the agent with this name: fails with [`crate::FaultKind::NoSuchAgent`] or
+    /// [`crate::FaultKind::Forbidden`] if not. Answered by [`Reply::Done`]; the exchange itself has the response.
     CheckAgent(String),
-    /// No operation: the exchange answers by itself. Answered by [`Reply::Done`].
+    /// No operation: the exchange itself has the response. Answered by [`Reply::Done`].
     Nothing,
 }
 
@@ -71,41 +72,44 @@ pub struct RunCall {
     pub request: AgentRequest,
     /// Messages sent upstream before all others in this turn only, and not stored: per-turn instructions.
     pub preamble: Vec<model::Message>,
-    /// How the answer is delivered.
+    /// The delivery of the answer: streamed, whole, or in the background.
     pub delivery: Delivery,
     /// The conversation the run belongs to.
     pub thread: Thread,
     /// Answers to pending items that the protocol does not send as canonical messages in the request's input.
     pub answers: Vec<Answer>,
-    /// How this protocol asks the client for what a run waits for.
+    /// The route's settings for pending items: the form of the questions, and the answers that are accepted.
     pub answer_policy: AnswerPolicy,
-    /// How the run is started, answered, kept and ended.
+    /// The rules for starting, answering, keeping and ending the run.
     pub policy: RunPolicy,
     /// Data the adapter wants back with the run, such as an echo of the request. Opaque to the gateway.
     pub labels: Json,
-    /// By what lists find the run ([`Filter::tags`]).
+    /// Texts by which lists find the run ([`Filter::tags`]).
     pub tags: Tags,
-    /// Larger data of the adapter, by name, which is not loaded with the run and deleted with it: see [`attachment`].
+    /// Larger data of the adapter, by name. Not loaded with the run, and deleted with it: see [`attachment`].
     pub attachments: Vec<(&'static str, Json)>,
-    /// The caller's claim, so that no other request starts the same turn. The turn starts only if the claim still stands.
-    /// The claim is deleted once the turn can be found, is queued, or is not started. A turn is not queued behind
-    /// another one with the same claim: the call is answered as if it were that one.
+    /// The claim of this request, which prevents that a repetition of the request starts the same turn again. If
+    /// another request has replaced the claim, the call fails with [`crate::FaultKind::Overloaded`]. The engine deletes
+    /// the claim once the turn can be found, is queued, or is refused. If a turn with the same claim is queued already,
+    /// the engine queues no second one and answers the call with the queued turn.
     pub claim: Option<RunClaim>,
 }
 
-/// A document in [`CLAIMS`] that the adapter has put with [`Replaces::Nothing`].
+/// A document in [`CLAIMS`] that the adapter wrote with [`Replaces::Nothing`], or with [`Replaces::Value`] to take over
+/// the claim of a request that was lost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunClaim {
-    /// Its key.
+    /// The document's key.
     pub key: String,
-    /// Its value, which no other claim has.
+    /// The document's value, different for each claim.
     pub value: Json,
 }
 
 /// The collection of claims ([`RunCall::claim`]). They expire with the age of runs.
 pub const CLAIMS: &str = "claims";
 
-/// Texts by which lists find a run, and that its client may change ([`Call::Tag`]). The names are the adapter's.
+/// Texts by which lists find a run, by name. The adapter chooses the names; a client can replace all tags
+/// ([`Call::Tag`]).
 pub type Tags = BTreeMap<String, String>;
 
 /// The collection of the attachments of runs.
@@ -117,7 +121,8 @@ pub fn attachment_key(run: RunId, name: &str) -> String {
     format!("{run}/{name}")
 }
 
-/// Gets an attachment of a run ([`RunCall::attachments`]). Answered by [`Reply::Documents`], empty if there is none.
+/// Gets an attachment of a run ([`RunCall::attachments`]). Answered by [`Reply::Documents`], whose list is empty if the
+/// run has no such attachment.
 #[must_use]
 pub fn attachment(run: RunId, name: &str) -> Call {
     Call::Document(DocumentCall::Get { collection: ATTACHMENTS.to_owned(), key: attachment_key(run, name) })
@@ -148,15 +153,16 @@ impl RunCall {
 /// The conversation a run belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Thread {
-    /// A new conversation.
+    /// A new conversation. If the request answers an open item, the session of that item instead.
     New,
-    /// The session with this id, which need not exist yet.
+    /// The session with this id: 1 to 512 bytes. Created if it does not exist.
     Session(String),
-    /// The conversation up to this run of the caller. If another run already follows it, this creates a branch.
+    /// The conversation up to this run of the caller. If another run already follows it, a new session branches off.
     After(RunId),
-    /// Another turn of this run, which waits for one. Queued if the run is busy.
+    /// Another turn of this run, which must not have ended. Queued while the run is busy.
     Continue(RunId),
-    /// The conversation of a client that sends all of it with each request. The request's input is what is new.
+    /// The conversation of a client that sends its history with each request. The request's input has only the new
+    /// messages.
     Resent(Box<Resent>),
 }
 
@@ -217,7 +223,7 @@ pub struct Filter {
     pub changed_since: Option<Millis>,
     /// Only runs with all of these tags.
     pub tags: Tags,
-    /// How the list is sorted.
+    /// The order of the list.
     pub order: Order,
     /// Page size. 0: the engine's default of 50.
     pub limit: usize,
@@ -228,7 +234,7 @@ pub struct Filter {
     pub heads: bool,
 }
 
-/// How a list of runs is sorted. Runs of the same millisecond are sorted by id, in the same direction.
+/// The order of a list of runs. Runs with the same millisecond are sorted by id, in the same direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// By the last state change, newest first.
@@ -294,7 +300,7 @@ impl RunState {
         matches!(self, Self::Waiting | Self::WaitingForAuth)
     }
 
-    /// True once it is over.
+    /// True once no further turn can follow.
     #[must_use]
     pub const fn is_ended(self) -> bool {
         matches!(self, Self::Ended(_))
@@ -328,7 +334,7 @@ impl RunState {
 /// Metadata of a run, beside its record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunInfo {
-    /// The protocol it was started over.
+    /// Name of the protocol over which it was started.
     pub protocol: String,
     /// Its owner: [`crate::Owner::key`].
     pub owner: String,
@@ -338,7 +344,7 @@ pub struct RunInfo {
     pub changed_at: Millis,
     /// The run it follows, if the request named one.
     pub previous: Option<RunId>,
-    /// How its answer was requested.
+    /// The delivery that its request asked for.
     pub delivery: Delivery,
     /// True if the run can be found after it has ended.
     pub stored: bool,
@@ -346,7 +352,7 @@ pub struct RunInfo {
     pub request: AgentRequest,
     /// The adapter's data from [`RunCall::labels`].
     pub labels: Json,
-    /// By what lists find it: those of [`RunCall::tags`], or of the latest [`Call::Tag`].
+    /// Texts by which lists find it: those of [`RunCall::tags`], or of the latest [`Call::Tag`].
     pub tags: Tags,
     /// The route whose retention settings apply in addition to the global ones. `None`: only the global ones apply.
     pub retention: Option<RetentionOwner>,
@@ -395,12 +401,13 @@ pub enum SessionCall {
         /// The adapter's own data, keyed by protocol name.
         labels: Extra,
     },
-    /// Get a session with all of its items. [`crate::FaultKind::NotFound`] if it does not exist.
+    /// Get a session with all of its items. Answered by [`Reply::Session`]. This call and all following ones that name
+    /// a session fail with [`crate::FaultKind::NotFound`] if it does not exist.
     Get {
         /// Session id.
         session: String,
     },
-    /// Get a session with only its first or last items.
+    /// Get a session with only its first or last items. Answered by [`Reply::Session`].
     GetPart {
         /// Session id.
         session: String,
@@ -419,14 +426,15 @@ pub enum SessionCall {
         /// Appended in this order.
         items: Vec<model::Message>,
     },
-    /// Remove an item. Answered by [`Reply::Session`] without items.
+    /// Remove an item; [`crate::FaultKind::NotFound`] if the session has no such item. Answered by [`Reply::Session`]
+    /// without items.
     Remove {
         /// Session id.
         session: String,
         /// Id of the item.
         item: String,
     },
-    /// Set labels, replacing those of the same name.
+    /// Set labels, replacing those of the same name. Answered by [`Reply::Session`] without items.
     Label {
         /// Session id.
         session: String,
@@ -518,33 +526,35 @@ pub struct SessionItem {
 pub enum DocumentCall {
     /// Get one document. Answered by [`Reply::Documents`], empty if it does not exist.
     Get {
-        /// The protocol's name and a word.
+        /// The protocol's name and a word, such as `a2a/push`.
         collection: String,
         /// Key of the document.
         key: String,
     },
-    /// List the documents whose keys start with a prefix, in order of creation.
+    /// List the documents whose keys start with a prefix, in order of creation, at most 1000. Answered by
+    /// [`Reply::Documents`].
     List {
-        /// The protocol's name and a word.
+        /// The protocol's name and a word, such as `a2a/push`.
         collection: String,
         /// Prefix of the keys.
         prefix: String,
     },
-    /// Create or replace a document. Answered by [`Reply::Done`]; if it does not replace what it should, by
-    /// [`Reply::Documents`] with the document as it is, and nothing is written.
+    /// Create or replace a document. Answered by [`Reply::Done`] if it was written. If the precondition `replaces` does
+    /// not hold, nothing is written, and the answer is [`Reply::Documents`] with the current document, or without any
+    /// if it does not exist.
     Put {
-        /// The protocol's name and a word.
+        /// The protocol's name and a word, such as `a2a/push`.
         collection: String,
         /// Key of the document.
         key: String,
-        /// It replaces the complete document.
+        /// The complete new value.
         value: Json,
-        /// What it may replace: other gateways write documents at the same time.
+        /// The precondition: another request, also at another replica, may write the document at the same time.
         replaces: Replaces,
     },
-    /// Delete a document. No error if it does not exist.
+    /// Delete a document. No error if it does not exist. Answered by [`Reply::Done`].
     Delete {
-        /// The protocol's name and a word.
+        /// The protocol's name and a word, such as `a2a/push`.
         collection: String,
         /// Key of the document.
         key: String,
@@ -554,11 +564,11 @@ pub enum DocumentCall {
 /// The precondition of [`DocumentCall::Put`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Replaces {
-    /// Whatever is there.
+    /// Any document, or none.
     Anything,
-    /// Nothing: there must be no document.
+    /// No document: the key must be unused.
     Nothing,
-    /// A document with this value, as [`DocumentCall::Get`] has returned it.
+    /// A document with this value, as [`DocumentCall::Get`] returned it.
     Value(Json),
 }
 
@@ -575,7 +585,7 @@ pub struct AgentCard {
     pub server_label: String,
     /// When the configuration was loaded.
     pub since: Millis,
-    /// The decisions about a pending approval that the agent accepts. Empty: it asks for none.
+    /// The decisions about a pending approval that the agent accepts. Empty: the agent asks for no approvals.
     pub decisions: &'static [Decision],
 }
 
@@ -595,11 +605,12 @@ pub enum Reply<'a> {
     Sessions(&'a SessionPage),
     /// Documents as key and value.
     Documents(&'a [(String, Json)]),
-    /// What an agent's server publishes about the agent. `None`: it publishes nothing, or it is not known yet.
+    /// The document that the agent's own server publishes about the agent. `None`: it publishes none, or the gateway
+    /// has not fetched it yet.
     FetchedDocument(Option<&'a FetchedDocument>),
-    /// The agent was not called: the session waits for answers to these items first (docs/human-in-the-loop.md#rule-5).
-    /// The run is the one that has the pending items. The text says why they are asked again; `None`: the request says
-    /// nothing that could be an answer, or other items are still unanswered.
+    /// The agent was not called: the session waits for answers to the open items of this run
+    /// (docs/human-in-the-loop.md#rule-5). The text is the reason why the client sees the items again. `None`: the
+    /// request contains nothing that could be an answer, or answers only some of the items.
     Waiting(RunView<'a>, Option<&'a str>),
     /// Success without a result.
     Done,

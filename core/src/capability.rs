@@ -13,13 +13,13 @@ use crate::pending::Decision;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UpstreamCapabilities {
-    /// Answers come piece by piece.
+    /// Answers arrive piece by piece.
     pub streaming: bool,
     /// The keeper of a session's history.
     pub history: HistoryNeed,
     /// Tools that the client runs are passed on to the agent.
     pub client_tools: bool,
-    /// Decisions about a pending approval that the agent can be given. Empty: it asks for none.
+    /// Decisions about a pending approval that the agent accepts. Empty: the agent asks for no approvals.
     pub decisions: &'static [Decision],
     /// Kinds of media that can be sent to the agent.
     pub input_media: Media,
@@ -27,24 +27,25 @@ pub struct UpstreamCapabilities {
     pub output_media: Media,
     /// The way to stop the agent.
     pub cancel: Cancel,
-    /// An answer that breaks off can be taken up again.
+    /// The connector can resume an answer that broke off.
     pub resume: bool,
-    /// The agent says what an answer cost.
+    /// The agent reports the token usage of an answer.
     pub usage: bool,
-    /// The agent's reasoning is separate from its answer.
+    /// The agent sends its reasoning separately from its answer.
     pub reasoning: bool,
     /// The questions that the agent can ask.
     pub asks: AskKinds,
     /// The way in which outputs of the client's calls reach the agent.
     pub tool_outputs: ToolOutputs,
-    /// Requests name each message by an id that stays the same in later turns.
+    /// Requests need an id for each message, which stays the same in later turns.
     pub message_ids: bool,
-    /// A run of this agent can hold events of this protocol that the model has no word for
-    /// ([`MessageType::ProtocolEvent`](crate::model::MessageType::ProtocolEvent)).
+    /// The protocol whose events a run of this agent can contain although the model has no type for them
+    /// ([`MessageType::ProtocolEvent`](crate::model::MessageType::ProtocolEvent)). `None`: a run contains no such
+    /// events.
     pub protocol_events: Option<&'static str>,
-    /// Such events are kept even if no client reads them: the operator wants it so.
+    /// Such events are recorded even if no client reads them, by the operator's setting.
     pub keeps_unread_events: bool,
-    /// Whether requests contain the model that a client names, because the configuration names none.
+    /// True if requests contain the model that a client names, because the configuration names none.
     pub wants_model: bool,
 }
 
@@ -84,7 +85,7 @@ pub struct AskKinds {
 }
 
 impl AskKinds {
-    /// Everything.
+    /// Every kind of question.
     pub const ALL: Self = Self { approval: true, input: true, auth: true };
 }
 
@@ -92,7 +93,7 @@ impl AskKinds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolOutputs {
-    /// Each as it comes.
+    /// Each output in a request of its own, as it arrives.
     Each,
     /// All in one request: the agent refuses a request that lacks one.
     Together,
@@ -102,33 +103,34 @@ pub enum ToolOutputs {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ClientCapabilities {
-    /// Answers go out piece by piece.
+    /// Answers are sent piece by piece.
     pub streaming: bool,
-    /// The client can run tools for the agent, and send their outputs back.
+    /// The client can run tools for the agent and send their outputs back.
     pub client_tools: bool,
-    /// Requests can declare such tools.
+    /// Requests can declare tools that the client runs.
     pub tool_declarations: bool,
-    /// Decisions about a pending approval that a client can make. Empty: it cannot be asked.
+    /// Decisions about a pending approval that a client can make. Empty: the protocol cannot show approvals.
     pub decisions: &'static [Decision],
     /// Kinds of media that a client can send.
     pub input_media: Media,
     /// Kinds of media that answers can carry.
     pub output_media: Media,
-    /// A client can stop a run other than by leaving.
+    /// A client can cancel a run by a request.
     pub cancel: bool,
-    /// A client can take up a stream that broke off.
+    /// A client can resume a stream that broke off.
     pub resume: bool,
-    /// Answers say what they cost.
+    /// Answers report their token usage.
     pub usage: bool,
-    /// Reasoning goes out apart from the answer.
+    /// Reasoning is sent separately from the answer.
     pub reasoning: bool,
     /// The questions that this protocol can show.
     pub asks: AskKinds,
-    /// Its clients read events of this protocol that the model has no word for.
+    /// The protocol whose events its clients read although the model has no type for them. `None`: clients read no such
+    /// events.
     pub protocol_events: Option<&'static str>,
-    /// Its clients are shown such events of any protocol, as data.
+    /// Clients receive such events of any protocol, as data.
     pub any_protocol_events: bool,
-    /// Requests can name a model, and the agent gets that name.
+    /// Requests can name a model, which is passed on to the agent.
     pub names_model: bool,
 }
 
@@ -150,8 +152,8 @@ impl ClientCapabilities {
         }
     }
 
-    /// A protocol of model servers: answers with media and their cost. `forwards_tools`: the agent gets the tools that
-    /// requests declare.
+    /// A protocol of model servers: answers have media and their token usage. `forwards_tools`: the agent receives the
+    /// tools that requests declare.
     #[must_use]
     pub fn of_model_server(forwards_tools: bool) -> Self {
         Self {
@@ -190,11 +192,11 @@ impl Default for ClientCapabilities {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HistoryNeed {
-    /// The agent, by the id of the session. The gateway may still send it whole if it is configured so.
+    /// The agent, by the id of the session. The gateway sends the history anyway if it is configured so.
     KeptByAgent,
     /// The agent alone: the protocol has no place for earlier turns.
     KeptByAgentOnly,
-    /// The gateway alone: every request contains all of it.
+    /// The gateway alone: every request contains the whole history.
     SentEachTime,
 }
 
@@ -204,9 +206,9 @@ pub enum HistoryNeed {
 pub enum Cancel {
     /// By closing the connection.
     CloseConnection,
-    /// By a request of its own, besides.
+    /// By closing the connection and by a request of its own.
     Request,
-    /// Not at all: it works on, and its answer is thrown away.
+    /// Not possible: the agent continues to work, and its answer is discarded.
     Ignored,
 }
 

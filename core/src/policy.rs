@@ -13,38 +13,37 @@ use crate::event::End;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunPolicy {
-    /// Whether the run continues when its client disconnects. Otherwise it is cancelled, unless the route says
-    /// otherwise.
+    /// True: the run continues when its client disconnects. False: it is canceled, unless the route's `on_disconnect`
+    /// says otherwise.
     pub detached: bool,
-    /// When the first answer goes out.
+    /// The time of the first response.
     pub first_response: FirstResponse,
     /// With [`Delivery::Collect`]: after this time the call is answered with the current state of the run, and the run
     /// continues. `None`: the client waits for the end.
     pub collect_timeout: Option<Duration>,
-    /// True: if the agent was never reached and the client got the refusal as its answer, the run does not exist: no
-    /// one can find it.
+    /// True: if the agent was never reached and the client received the refusal as its answer, the run is discarded,
+    /// and no request can find it.
     pub discard_if_unreached: bool,
-    /// False: once its stream has ended the run can be found only by requests of the same connection, where it came
-    /// over one that takes several requests (a WebSocket).
+    /// False: once its stream has ended, only later requests of the same WebSocket connection can find the run.
     pub stored: bool,
     /// True: the agent is not called. The input is recorded and the run ends at once, without an answer; the agent
-    /// receives the input with the next request that continues from there.
+    /// receives the input with the next request of the conversation.
     pub record_only: bool,
     /// The number of turns of the run.
     pub turns: Turns,
-    /// Handling of a busy session. `None`: according to the agent's setting.
+    /// Handling of a busy session. `None`: the agent's setting.
     pub busy: Option<Busy>,
 }
 
-/// When the first answer goes out.
+/// The time of the first response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstResponse {
-    /// Before the agent has begun.
+    /// Immediately, before the agent has begun to answer.
     Immediate,
-    /// Once the agent has begun, so that a refusal becomes a status of its own.
+    /// Once the agent has begun to answer, so that a refusal gets its own HTTP status.
     AwaitAgent {
-        /// With [`Delivery::Stream`]: how long the stream is held back for it; not at all where other turns of the
-        /// session are before it. `None`: as the route says.
+        /// With [`Delivery::Stream`]: the maximum time for which the stream is held back. A stream is not held back
+        /// while earlier turns of its session are queued or running. `None`: the route's setting.
         timeout: Option<Duration>,
     },
 }
@@ -57,13 +56,13 @@ pub enum Turns {
     /// Each [`crate::call::Thread::Continue`] starts a further turn. A turn that leaves pending items does not end the
     /// run.
     Many {
-        /// After which ends of a turn the run waits although nothing is pending.
+        /// The ends of a turn after which the run waits for another turn although nothing is pending.
         pause_on: &'static [End],
     },
 }
 
 impl RunPolicy {
-    /// One turn, cancelled when its client leaves: a request and its answer.
+    /// One turn, canceled when its client disconnects: a request and its answer.
     #[must_use]
     pub const fn attached() -> Self {
         Self {
@@ -78,13 +77,13 @@ impl RunPolicy {
         }
     }
 
-    /// One turn that continues without its client, which gets the id immediately and polls the result.
+    /// One turn that continues without its client, which receives the id immediately and polls the result.
     #[must_use]
     pub const fn background() -> Self {
         Self { detached: true, first_response: FirstResponse::Immediate, ..Self::attached() }
     }
 
-    /// Many turns that do not depend on any connection; queued while the session is busy, and never there if the agent
+    /// Many turns that do not depend on any connection. Queued while the session is busy, and discarded if the agent
     /// could not be reached.
     #[must_use]
     pub const fn task() -> Self {
@@ -115,19 +114,19 @@ impl RunPolicy {
         Self { stored, ..self }
     }
 
-    /// Sets what to do if the session is busy.
+    /// Sets the handling of a busy session.
     #[must_use]
     pub const fn with_busy(self, busy: Busy) -> Self {
         Self { busy: Some(busy), ..self }
     }
 
-    /// Sets when the first answer goes out.
+    /// Sets the time of the first response.
     #[must_use]
     pub const fn with_first_response(self, first_response: FirstResponse) -> Self {
         Self { first_response, ..self }
     }
 
-    /// Sets how long a client waits for a whole answer.
+    /// Sets the maximum time that a client waits for a whole answer.
     #[must_use]
     pub const fn with_collect_timeout(self, timeout: Duration) -> Self {
         Self { collect_timeout: Some(timeout), ..self }
@@ -148,7 +147,7 @@ impl RunPolicy {
         }
     }
 
-    /// The policy for a later turn: the run exists, whatever the outcome of the turn.
+    /// The policy for a later turn: the run is never discarded.
     #[must_use]
     pub const fn for_later_turn(self) -> Self {
         Self { discard_if_unreached: false, ..self }
@@ -162,7 +161,8 @@ impl Default for RunPolicy {
 }
 
 impl FirstResponse {
-    /// Time that a stream is held back for the agent's first event, if the policy has one.
+    /// The maximum time that a stream is held back for the agent's first event. `None`: it is not held back, or the
+    /// route's setting applies.
     #[must_use]
     pub const fn timeout(&self) -> Option<Duration> {
         match self {

@@ -1,4 +1,4 @@
-//! An event in its run: what encoders get.
+//! An event with its run, as encoders receive it.
 //!
 //! Not here: the events themselves ([`crate::event`]) and the state of a run ([`crate::run`]).
 
@@ -11,9 +11,9 @@ use crate::run::state::{Message, Run, Slot};
 pub struct Step<'a> {
     /// Counts from 0, without gaps.
     pub sequence: u64,
-    /// When it happened.
+    /// The time of the event.
     pub at: Millis,
-    /// What happened.
+    /// The event itself.
     pub event: Event,
     /// The run, which may already be ahead of the event.
     pub run: &'a Run,

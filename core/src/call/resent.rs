@@ -1,7 +1,8 @@
-//! Conversations of clients that send all of it with each request: what they send, and how the engine finds out which
-//! session it is about.
+//! Conversations of clients that send the whole history with each request: the request, and the comparison by which
+//! the engine finds the session to continue.
 //!
-//! Not here: finding it (the engine), and how a protocol shows an answer (its adapter, which is asked to compare).
+//! Not here: the choice of the session (the engine), and the form of an answer in a protocol (its adapter, which
+//! implements [`HistoryJudge`]).
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -10,34 +11,37 @@ use crate::answer::Answer;
 use crate::call::RunView;
 use crate::model::Message;
 
-/// What a client sends of a conversation besides what is new. The engine continues the session
+/// The history that a client sends in front of its new messages. The engine chooses the session in this order:
 ///
-/// 1. in which an open item was asked that the request answers, in its input, in [`crate::RunCall::answers`] or in
-///    words. For an output of a client's tool in the input, and for words, the history also has to end with what the
-///    run that asked has answered: the same id may stand in several conversations;
-/// 2. else the session that the client names, or another one that began under this name, if the history ends as it
-///    does;
-/// 3. else a new session, of the client's name if that is free, or as [`Resent::otherwise`] says.
+/// 1. A session with an open item that the request answers: in its input, in [`crate::RunCall::answers`], or in words
+///    ([`Resent::in_words`]). The id of the item is enough, with two exceptions: agents use the id of a client's tool
+///    call in several conversations, and can write any id into a text. So for the output of a client's tool in the
+///    input, and for an answer in words, the history must also end with the answer of the run that asked. If several
+///    sessions match equally well, the client sees the question again ([`crate::call::Reply::Waiting`]).
+/// 2. The session [`Resent::session`], or one of the latest that began under this name, if the history ends with the
+///    answer of its latest run.
+/// 3. A new session, with the name [`Resent::session`] if no session has it; otherwise [`Resent::otherwise`] decides.
 ///
-/// Only a session that begins gets the history, in front of what is new. [`crate::RunCall::preamble`] has what belongs
-/// to this request only, such as instructions.
+/// A new session stores the history in front of the new messages. An existing session keeps its own history; the agent
+/// receives the client's instead only if the session's own is cut at a limit. Messages for this request alone, such as
+/// instructions, belong into [`crate::RunCall::preamble`].
 #[derive(Clone, Debug)]
 pub struct Resent {
-    /// The session that the client names, if it does.
+    /// Id of the session that the client names. `None`: it names none.
     pub session: Option<String>,
-    /// What the client says was said before, oldest first, up to the agent's last words.
+    /// The history, oldest message first, up to the agent's last message.
     pub history: Vec<Message>,
-    /// Compares the history with what the gateway knows.
+    /// Compares the history with the runs of a session.
     pub judge: Arc<dyn HistoryJudge>,
-    /// What to do if the client names a session whose history is another.
+    /// Handling of a named session with another history.
     pub otherwise: Otherwise,
-    /// For clients that answer in words: the answer that the input is, if its item is open. Then the input is not sent.
-    /// If it is not open, the input is what it says, and this counts for nothing.
+    /// For clients that answer in words: the answer that the text of the input expresses. If its item is open, the
+    /// engine takes this answer and drops the input; otherwise it sends the input and ignores the answer.
     pub in_words: Option<Answer>,
 }
 
 impl Resent {
-    /// A conversation without a name.
+    /// A conversation without a session id.
     #[must_use]
     pub const fn new(history: Vec<Message>, judge: Arc<dyn HistoryJudge>) -> Self {
         Self { session: None, history, judge, otherwise: Otherwise::NewSession, in_words: None }
@@ -54,21 +58,23 @@ impl PartialEq for Resent {
 
 impl Eq for Resent {}
 
-/// What to do if a client names a session whose history is not the client's.
+/// Handling of a request that names a session with another history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Otherwise {
-    /// The session stays as it is, and a new one begins. The engine finds it again under the same name.
+    /// The named session stays unchanged, and a new session begins. The engine finds it by the same name in later
+    /// requests.
     #[default]
     NewSession,
-    /// The session begins again: with the client's history instead of its own, and for the agent as a new one.
+    /// The named session begins again, for the agent as well: the client's history replaces its own. A session that a
+    /// client created with items ([`crate::call::SessionCall::Create`]) is not replaced: a new session begins.
     BeginAgain,
 }
 
-/// Compares what a client resends with what the gateway knows. Only the adapter can: a client has the answers as its
-/// protocol shows them.
+/// Compares a client's history with a run. Adapters implement it because clients store answers in the form of their
+/// protocol.
 pub trait HistoryJudge: Debug + Send + Sync {
-    /// True if the client's history ends with what the latest turn of this run answered, or with a question about one
-    /// of its items as the client was asked again. Items may have been answered since: [`crate::Run::pending`] has all
-    /// of them, [`RunView::pending`] only those that are still open.
+    /// True if the client's history ends with the answer of the latest turn of this run, or with the question about one
+    /// of its items that the client saw again later. [`crate::Run::pending`] has all items of the turn;
+    /// [`RunView::pending`] only those that are still open.
     fn ends_with(&self, latest: RunView<'_>) -> bool;
 }
