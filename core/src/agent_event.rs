@@ -17,10 +17,10 @@ use crate::event::End;
 use crate::json::{Extra, Json};
 use crate::model::{Body, Content, ContentType, File, MessageType, Role, ToolCall};
 
-/// Fields of an object that this version has no name for, in order.
+/// Unknown fields of an object, in order.
 pub type RawFields<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
 
-/// Something an agent reported.
+/// An event that an agent reported.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AgentEvent<'a> {
@@ -28,7 +28,7 @@ pub enum AgentEvent<'a> {
     Content(ContentEvent<'a>),
     /// A message: announced, or as a whole once it has ended.
     Message(MessageEvent<'a>),
-    /// The answer as a whole: that it began, what it cost, how it ended.
+    /// The answer as a whole: its start, its token usage, its end.
     Response(ResponseEvent<'a>),
     /// The agent reported an error and nothing else. The turn ends as failed.
     Error(AgentError<'a>),
@@ -41,15 +41,15 @@ pub enum AgentEvent<'a> {
 /// A content of a message.
 #[derive(Clone, Debug)]
 pub struct ContentEvent<'a> {
-    /// The agent's id of the message. None or empty: the message that is open.
+    /// The agent's id of the message. `None` or empty: the message that is open.
     pub message: Option<Cow<'a, str>>,
-    /// The content's place in its message as the agent counts. None: it did not say.
+    /// The content's index in its message, as the agent counts. `None`: the agent sent none.
     pub index: Option<u32>,
-    /// Whether the value is appended to the earlier value, or replaces it.
+    /// The effect of the value on the earlier value.
     pub update: ContentUpdate,
     /// The value or the fragment of one.
     pub value: ContentValue<'a>,
-    /// Fields this version has no name for. Empty, and without allocation, nearly always.
+    /// Unknown fields. Nearly always empty, and then without allocation.
     pub extra: RawFields<'a>,
 }
 
@@ -74,9 +74,9 @@ pub enum ContentValue<'a> {
     Refusal(Cow<'a, str>),
     /// A tool call. Arguments are JSON text, or a fragment of it.
     Call(CallPart<'a>),
-    /// Any JSON. None: nothing yet.
+    /// Any JSON. `None`: no value yet.
     Data(Option<&'a RawValue>),
-    /// JSON the connector made itself.
+    /// JSON that the connector made itself.
     OwnedData(Json),
     /// The URL of an image, or a `data:` URL.
     Image(Option<Cow<'a, str>>),
@@ -84,18 +84,18 @@ pub enum ContentValue<'a> {
     Video(Option<Cow<'a, str>>),
     /// Audio: base64, and its format such as `wav`.
     Audio {
-        /// Base64 data. None: nothing yet.
+        /// Base64 data. `None`: no data yet.
         data: Option<Cow<'a, str>>,
         /// Such as `wav` or `mp3`.
         format: Option<Cow<'a, str>>,
     },
-    /// By URL, by id, or inline bytes.
+    /// A file by URL, by id, or inline.
     File(File),
-    /// A type this version has no name for.
+    /// A content of a type that this version does not know.
     Other(Cow<'a, str>),
 }
 
-/// A tool call or a part of one. Empty fields say nothing.
+/// A tool call or a part of one. Empty fields are not known yet.
 #[derive(Clone, Debug, Default)]
 pub struct CallPart<'a> {
     /// Identifies the call in the conversation.
@@ -111,51 +111,52 @@ pub struct CallPart<'a> {
 /// A message as a whole.
 #[derive(Clone, Debug, Default)]
 pub struct MessageEvent<'a> {
-    /// The agent's id. None or empty: the message that is open, or a new one.
+    /// The agent's id. `None` or empty: the message that is open, or a new one.
     pub id: Option<Cow<'a, str>>,
-    /// Its type. None: not said.
+    /// Its type. `None`: the agent sent none.
     pub kind: Option<MessageType>,
-    /// None: by its type.
+    /// The author. `None`: determined by the type.
     pub role: Option<Role>,
     /// The end of the message. `None`: the message is announced, or continues.
     pub end: Option<End>,
-    /// Whether the agent said that it has not ended yet.
+    /// True if the agent reported that the message has not ended.
     pub in_progress: bool,
-    /// Contents, in order. For a message that ended they are authoritative: missing content is emitted, content that
-    /// was emitted before is not emitted again.
+    /// Contents, in order. For a message that has ended they are authoritative: missing content is emitted, and content
+    /// that was emitted before is not repeated.
     pub contents: Vec<ContentEvent<'a>>,
     /// Tokens spent on it.
     pub usage: Option<JsonRef<'a>>,
-    /// Free for applications.
+    /// Data of the application, passed through.
     pub metadata: Option<JsonRef<'a>>,
-    /// An error code, of a message that reports an error.
+    /// Error code of a message that reports an error.
     pub code: Option<Cow<'a, str>>,
-    /// Error text of a message of type `error`. `None`: it has none.
+    /// Error text of a message of type `error`.
     pub text: Option<Cow<'a, str>>,
-    /// An error the message carries besides.
+    /// An error that the message contains in addition.
     pub error: Option<AgentError<'a>>,
-    /// Fields this version has no name for.
+    /// Unknown fields.
     pub extra: RawFields<'a>,
 }
 
 /// The answer as a whole.
 #[derive(Clone, Debug, Default)]
 pub struct ResponseEvent<'a> {
-    /// The agent's id of the answer. An end that names another id counts only if no better one comes.
+    /// The agent's id of the answer. An end with another id takes effect only if no other end arrives
+    /// (docs/protocols/agent-api.md#repair-13).
     pub id: Option<Cow<'a, str>>,
-    /// The agent works on the request.
+    /// True if the agent has started to work on the request.
     pub started: bool,
     /// The end of the turn. `None`: the turn continues.
     pub end: Option<End>,
-    /// Why it ended so.
+    /// The reason for the end.
     pub error: Option<AgentError<'a>>,
     /// The condition that the agent waits for, besides pending items in its messages.
     pub awaits: Option<Awaits>,
     /// Tokens spent on the turn.
     pub usage: Option<JsonRef<'a>>,
-    /// All messages of the turn, of an agent that repeats them at its end. Authoritative for the messages in it.
+    /// All messages of the turn, from an agent that repeats them at its end. Authoritative for the messages in it.
     pub output: Vec<MessageEvent<'a>>,
-    /// Fields this version has no name for.
+    /// Unknown fields.
     pub extra: RawFields<'a>,
 }
 
@@ -172,7 +173,7 @@ pub enum Awaits {
 /// An error as the agent reported it. Clients get it filtered ([`crate::filter`]).
 #[derive(Clone, Debug)]
 pub enum AgentError<'a> {
-    /// `{"code", "message"}`, a bare text, or whatever stands where an error should.
+    /// `{"code", "message"}`, a bare text, or any other JSON in the place of an error.
     Raw {
         /// The JSON.
         value: &'a RawValue,
@@ -188,7 +189,7 @@ pub enum AgentError<'a> {
     },
 }
 
-/// JSON of the agent, or of the connector's own making.
+/// JSON of the agent, or JSON that the connector made.
 #[derive(Clone, Debug)]
 pub enum JsonRef<'a> {
     /// The value as it appears in the frame.
@@ -290,13 +291,13 @@ impl<'a> AgentEvent<'a> {
         Self::Content(ContentEvent::append(message, ContentValue::Call(part)))
     }
 
-    /// The agent works on the request.
+    /// The agent has started to work on the request.
     #[must_use]
     pub fn started() -> Self {
         Self::Response(ResponseEvent { started: true, ..ResponseEvent::default() })
     }
 
-    /// The token usage of the turn so far. The last event applies.
+    /// The token usage of the turn so far. The last such event applies.
     #[must_use]
     pub fn usage(usage: Json) -> Self {
         Self::Response(ResponseEvent { usage: Some(JsonRef::Owned(usage)), ..ResponseEvent::default() })
@@ -322,13 +323,13 @@ impl<'a> ContentEvent<'a> {
         Self::new(message, ContentUpdate::Append, value)
     }
 
-    /// An event for a content of a message, at no particular place.
+    /// An event for a content of a message, without an index.
     #[must_use]
     pub const fn new(message: &'a str, update: ContentUpdate, value: ContentValue<'a>) -> Self {
         Self { message: Some(Cow::Borrowed(message)), index: None, update, value, extra: Vec::new() }
     }
 
-    /// The same event at a place in its message.
+    /// The same event with the content's index in its message.
     #[must_use]
     pub const fn at(mut self, index: u32) -> Self {
         self.index = Some(index);
@@ -356,7 +357,7 @@ impl<'a> ContentEvent<'a> {
         }
     }
 
-    /// The text or refusal in it. Empty for anything else.
+    /// The text or refusal in this event. Empty for any other value.
     #[must_use]
     pub fn as_text(&self) -> &str {
         match &self.value {
@@ -365,7 +366,7 @@ impl<'a> ContentEvent<'a> {
         }
     }
 
-    /// The data in it, as JSON.
+    /// The data in this event. `None`: the value is no data.
     #[must_use]
     pub fn to_data(&self) -> Option<Json> {
         match &self.value {
@@ -402,8 +403,8 @@ impl<'a> ContentEvent<'a> {
 }
 
 impl<'a> CallPart<'a> {
-    /// Parses the data of a call, and the fields it holds besides. None if it is no object. Whatever is no text counts
-    /// by its JSON text.
+    /// Parses the data of a call, and its other fields. `None`: the data is not an object. A value that is not a string
+    /// becomes its JSON text.
     #[must_use]
     pub fn parse(raw: &'a RawValue) -> Option<(Self, RawFields<'a>)> {
         fn text(raw: &RawValue) -> Cow<'_, str> {
@@ -487,7 +488,7 @@ impl CallPart<'_> {
     }
 }
 
-/// A content of a type that holds nothing.
+/// An empty content of a type.
 #[must_use]
 pub(crate) fn empty_body(kind: &ContentType) -> Body {
     match kind {

@@ -1,9 +1,9 @@
 //! The upstream-facing half of a protocol: a turn with an agent, as a pure state machine.
 //!
-//! A [`Connector`] knows one agent. For each turn it makes an [`AgentTurn`], which says what to send, reads what comes
-//! back, and emits typed events ([`AgentEvent`]). The gateway sends, waits, counts time and retries; a turn only
-//! decides. So a turn may need several requests: look the agent's card up, ask, poll, subscribe again after a cut,
-//! cancel by an id it learned.
+//! A [`Connector`] serves one agent. For each turn it makes an [`AgentTurn`], which returns the requests to send, reads
+//! the answers, and emits typed events ([`AgentEvent`]). The gateway sends, waits, measures time and retries; a turn
+//! only decides. A turn may need several requests: look up the agent's card, ask, poll, subscribe again after a broken
+//! connection, cancel by an id that the agent has sent.
 //!
 //! How the gateway drives an [`AgentTurn`]:
 //!
@@ -19,8 +19,9 @@
 //!      └► Finished
 //! ```
 //!
-//! Once the sink has seen the end of the turn, nothing more is asked. A turn that is canceled gets `cancel` instead, at
-//! any moment, and is dropped after it.
+//! Once the turn has emitted its end, the gateway sends no further request and does not call `next` again. If the run
+//! is canceled, at any moment, the gateway calls `cancel` instead, sends the request that it returns, and drops the
+//! turn.
 //!
 //! Invariant: like [`crate::exchange`], nothing here waits, reads a clock, draws a random number or opens a socket.
 
@@ -111,16 +112,16 @@ pub trait UpstreamAdapter: 'static {
     /// The name in `gateway.toml`: `protocol = "…"` of an agent's upstream.
     const NAME: &'static str;
 
-    /// Signs of servers that speak the protocol. Without them, only the operator can say that a server does.
+    /// Signs by which programs recognize servers of the protocol. Without signs, an operator has to name the protocol.
     const SIGNS: ServerSigns = ServerSigns::NONE;
 
-    /// Its own section of an agent: `upstream.options = { … }`.
+    /// The protocol's own settings of an agent: `upstream.options = { … }`.
     type Options: DeserializeOwned + JsonSchema + Default + Send + Sync + 'static;
 
-    /// A connector for one agent.
+    /// Makes the connector of one agent. `url`: the agent's URL in the configuration.
     ///
     /// # Errors
-    /// A sentence for the operator.
+    /// A sentence for the operator, if the URL or the options cannot be used.
     fn connect(url: &str, options: Self::Options) -> Result<Box<dyn Connector>, String>;
 
     /// JSON Schema of the options, for `interlingua schema`. Doc comments of the options become descriptions.
@@ -132,59 +133,63 @@ pub trait UpstreamAdapter: 'static {
 
 /// Makes turns with one agent.
 pub trait Connector: Send + Sync + 'static {
-    /// What the agent takes and gives, as far as the protocol and the options say.
+    /// The agent's abilities, determined by the protocol and the options.
     fn capabilities(&self) -> UpstreamCapabilities;
 
-    /// A turn with the agent.
+    /// Makes a turn with the agent.
     ///
     /// # Errors
-    /// If the request cannot be expressed in this protocol.
+    /// The request cannot be expressed in this protocol.
     fn turn(&self, request: &TurnRequest<'_>) -> Result<Box<dyn AgentTurn>, Fault>;
 
-    /// What an operator should know about the options: sentences that name the setting, each with the remedy in a
-    /// second line if there is one. Shown by `check` and at startup, at the setting that is named first.
+    /// Warnings for the operator about the options. Each is a sentence that names the setting; a second line has the
+    /// remedy, if there is one. Shown by `check` and at startup, at the first setting that the warning names.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The lookup of the document that the agent's server publishes about it, if the options name its URL. `None`: it is
-    /// searched at the well-known places ([`crate::well_known`]).
+    /// The lookup of the document that the agent's server publishes about the agent. `None`: the options name no URL
+    /// for it, and the gateway tries the well-known paths ([`crate::well_known`]).
     fn document_lookup(&self) -> Option<HttpRequest> {
         None
     }
 
-    /// The protocol's part of a new connection that outlasts turns. `None`: the protocol has none, and its turns send
-    /// requests.
+    /// The protocol's part of a new connection that outlasts turns. `None`: the protocol has no such connections, and
+    /// its turns send requests.
     fn link(&self) -> Option<Box<dyn AgentLink>> {
         None
     }
 
-    /// Asks the agent what it is, without running it.
+    /// Makes a probe, which identifies the agent's server without running the agent. By default a probe that sends
+    /// nothing.
     fn probe(&self) -> Box<dyn AgentProbe> {
         Box::new(NoProbe::default())
     }
 }
 
-/// What one turn asks of an agent. A turn copies what it needs.
+/// The request of one turn. A turn outlives this value, so it copies the parts that it needs.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TurnRequest<'a> {
-    /// The request, with `id`, `session_id` and `user_id` set. Its input holds the history if
-    /// [`UpstreamCapabilities::history`] asks for it.
+    /// The request, with `id`, `session_id` and `user_id` set. Its input contains the history if
+    /// [`UpstreamCapabilities::history`] requires it.
     pub request: &'a AgentRequest,
-    /// What the connector stored for this session and user ([`AgentTurn::session_state`]). `null` at first.
+    /// The connector's state after the latest turn of this session and user ([`AgentTurn::session_state`]). `null` at
+    /// first.
     pub session_state: &'a Json,
-    /// Pending items that the input answers. The answers stand in the input in canonical form.
+    /// Pending items that the input answers. The input contains the answers in canonical form
+    /// (docs/human-in-the-loop.md#canonical-form).
     pub answered: &'a [Pending],
-    /// Where the earlier turns stand in the input. Empty: the input has only what is new, and the agent remembers the
-    /// rest. Instructions stand before it, the new messages after it.
+    /// The part of the input with the earlier turns. Instructions precede it, the new messages follow it. Empty: the
+    /// input has only new messages, and the agent remembers the earlier turns.
     pub history: Range<usize>,
-    /// How many turns of this run came before: with the request's id, this names a turn.
+    /// The number of earlier turns of this run: together with the request's id, it identifies a turn.
     pub turn: u32,
-    /// An id for each message of the input that stays the same in later turns. Empty unless
+    /// An id for each message of the input, the same in later turns. Empty unless
     /// [`UpstreamCapabilities::message_ids`].
     pub message_ids: &'a [String],
-    /// Some client of this agent reads events of the agent's protocol that the model has no word for.
+    /// True if a client of this agent reads events of the agent's protocol for which the model has no type
+    /// ([`MessageType::ProtocolEvent`](crate::model::MessageType::ProtocolEvent)).
     pub protocol_events: bool,
     /// The agent's name in the configuration.
     pub agent: &'a str,
@@ -221,80 +226,81 @@ impl<'a> TurnRequest<'a> {
         TurnRequest { request, session_state, answered, ..self.clone() }
     }
 
-    /// With the earlier turns in this part of the input.
+    /// Sets the part of the input with the earlier turns.
     #[must_use]
     pub fn with_history(mut self, history: Range<usize>) -> Self {
         self.history = history;
         self
     }
 
-    /// As a later turn of its run.
+    /// Sets the number of earlier turns of the run.
     #[must_use]
     pub fn with_turn(mut self, turn: u32) -> Self {
         self.turn = turn;
         self
     }
 
-    /// With an id for each message of the input.
+    /// Sets the ids of the messages of the input.
     #[must_use]
     pub fn with_message_ids(mut self, ids: &'a [String]) -> Self {
         self.message_ids = ids;
         self
     }
 
-    /// For clients that read events of the agent's protocol, or for none.
+    /// Sets whether a client reads events of the agent's protocol.
     #[must_use]
     pub fn with_protocol_events(mut self, are_read: bool) -> Self {
         self.protocol_events = are_read;
         self
     }
 
-    /// On behalf of a user whom a client named, or of one whose id the gateway made.
+    /// Sets whether a client named the user.
     #[must_use]
     pub fn with_user_named(mut self, is_named: bool) -> Self {
         self.names_user = is_named;
         self
     }
 
-    /// To the agent of this name.
+    /// Sets the agent's name in the configuration.
     #[must_use]
     pub fn with_agent(mut self, agent: &'a str) -> Self {
         self.agent = agent;
         self
     }
 
-    /// The messages that the agent has not seen, each with its place in the input: all but the history.
+    /// The new messages, each with its index in the input: all but the history.
     pub fn new_messages(&self) -> impl Iterator<Item = (usize, &'a Message)> {
         let history = self.history.clone();
         self.request.input.iter().enumerate().filter(move |(place, _)| !history.contains(place))
     }
 }
 
-/// What to do next.
+/// The next step of a turn. The gateway carries it out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Send this, and hand the turn what comes back.
+    /// Send this request. The turn receives the answer by the method that the request's [`Purpose`] names.
     Send(HttpRequest),
     /// Call [`AgentTurn::next`] again after this pause.
     Wait(Duration),
-    /// Open the agent's link ([`Connector::link`]), or use the open one, and hand it to [`AgentTurn::on_link`].
+    /// Open the agent's link ([`Connector::link`]), or use the open one, and pass it to [`AgentTurn::on_link`].
     Connect,
-    /// Write these messages to the link, and hand the turn the messages of the topic, each as a frame, until the turn
-    /// [leaves](AgentTurn::leaves_answer) or has ended. Messages that are not read by then are kept for the next turn.
+    /// Write these messages to the link, then pass the messages of the topic to the turn, each as a frame, until the
+    /// turn [leaves](AgentTurn::leaves_answer) or has ended. Messages that are unread by then are kept for the next
+    /// turn.
     Converse(LinkMessages),
-    /// Nothing. If the sink has not seen the end of the turn, the agent broke off.
+    /// No further step. If the turn has not emitted its end, it fails: the agent's answer is incomplete.
     Finished,
 }
 
-/// Takes the events of a turn.
+/// Receives the events of a turn.
 pub trait EventSink {
-    /// Takes one event.
+    /// Receives one event.
     ///
     /// # Errors
-    /// If the run must not grow any further. The turn passes the fault on.
+    /// The run has reached its size limit. The turn returns the fault.
     fn emit(&mut self, event: &AgentEvent<'_>) -> Result<(), Fault>;
 
-    /// How many events had no effect so far.
+    /// The number of events without an effect so far, for the log.
     fn ignored(&self) -> u64 {
         0
     }
@@ -309,25 +315,28 @@ pub trait EventSink {
 /// methods that an agent needs: [`next`](Self::next), [`on_frame`](Self::on_frame) and [`on_body`](Self::on_body) are
 /// required, and all others have defaults.
 pub trait AgentTurn: Send + 'static {
-    /// What to do first, and after each answer, failure or pause. `now`: milliseconds since the epoch.
+    /// Returns the first step, and the next step after each answer, failure or pause. `now`: milliseconds since the
+    /// epoch.
     ///
     /// # Errors
-    /// If the turn cannot go on. It then fails.
+    /// The turn cannot continue, and fails with this fault.
     fn next(&mut self, now: Millis) -> Result<Next, Fault>;
 
-    /// Reads a document that was looked up, or why there is none.
+    /// Reads the document of a [`Purpose::Lookup`] or [`Purpose::Published`] request, or the reason for its absence. By
+    /// default a missing document ends the turn.
     ///
     /// # Errors
-    /// If the turn cannot go on without it.
+    /// The turn cannot continue without the document, and fails with this fault.
     fn on_lookup(&mut self, answer: Result<&[u8], &Fault>) -> Result<(), Fault> {
         answer.map(|_| ()).map_err(Clone::clone)
     }
 
-    /// Takes the link that [`Next::Connect`] asked for. [`on_failure`](Self::on_failure) is called instead if it cannot
-    /// be opened.
+    /// Receives the link after [`Next::Connect`]. If the link cannot be opened, the gateway calls
+    /// [`on_failure`](Self::on_failure) instead.
     ///
     /// # Errors
-    /// If the turn cannot use it: the agent has lost what the turn continues, for example.
+    /// The turn cannot use the link, for example because the agent has lost the conversation. The turn fails with this
+    /// fault.
     fn on_link(&mut self, link: &LinkInfo) -> Result<(), Fault> {
         let _ = link;
         Ok(())
@@ -336,11 +345,11 @@ pub trait AgentTurn: Send + 'static {
     /// Reads one frame of an event stream. An end mark such as `[DONE]` is a frame.
     ///
     /// # Errors
-    /// If it cannot be understood. The turn then fails.
+    /// The frame is not in the agent's protocol, or the sink returned a fault. The turn fails.
     fn on_frame(&mut self, frame: sse::Frame<'_>, sink: &mut dyn EventSink) -> Result<(), Fault>;
 
-    /// The frames that have arrived so far were read. For turns that wait for a frame which may never come, because a
-    /// server keeps the connection open after the end of its answer.
+    /// Called when all frames that have arrived so far were read. For turns that wait for a frame which may never
+    /// arrive, because a server keeps the connection open after the end of its answer.
     ///
     /// # Errors
     /// As [`on_frame`](Self::on_frame).
@@ -349,53 +358,55 @@ pub trait AgentTurn: Send + 'static {
         Ok(())
     }
 
-    /// The rest of the answer that is being read is not wanted, and may never end: the gateway closes it as if it had
-    /// ended, calls [`on_end`](Self::on_end), and goes on with [`next`](Self::next). Asked once the frames that have
-    /// arrived were read.
+    /// True if the turn does not need the rest of the current answer, which may never end. The gateway then closes the
+    /// answer as if it had ended, calls [`on_end`](Self::on_end) and then [`next`](Self::next). Checked when all frames
+    /// that have arrived were read.
     fn leaves_answer(&self) -> bool {
         false
     }
 
-    /// Reads an answer that came as one JSON body.
+    /// Reads an answer that arrived as one JSON body. [`on_end`](Self::on_end) follows.
     ///
     /// # Errors
-    /// If it cannot be understood.
+    /// The body is not in the agent's protocol, or the sink returned a fault. The turn fails.
     fn on_body(&mut self, body: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault>;
 
-    /// The answer to an [`Purpose::Ask`] is complete. For turns that hold something back.
+    /// The answer to a [`Purpose::Ask`] request is complete. A turn that held events back emits them now.
     ///
     /// # Errors
-    /// If what was held back cannot be understood.
+    /// The held data is not in the agent's protocol, or the sink returned a fault. The turn fails.
     fn on_end(&mut self, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let _ = sink;
         Ok(())
     }
 
-    /// An [`Purpose::Ask`] failed: refused, unreachable, or broken off in the middle.
+    /// A [`Purpose::Ask`] request failed before its answer began: the agent refused it, or could not be reached. Also
+    /// called if a link could not be opened, and by default for an answer that broke off ([`on_cut`](Self::on_cut)).
     ///
     /// # Errors
-    /// The fault, unless the turn knows what to do about it: then [`next`](Self::next) says what.
+    /// The fault, which ends the turn. `Ok`: the turn continues with the step that [`next`](Self::next) returns.
     fn on_failure(&mut self, fault: Fault) -> Result<(), Fault> {
         Err(fault)
     }
 
-    /// The answer to an [`Purpose::Ask`] broke off in the middle: a failure of which something came before. For turns
-    /// that have all they need, or hold something back.
+    /// The turn failed after its first answer had begun: the connection broke, a timeout expired, or a later request
+    /// failed and [`on_failure`](Self::on_failure) returned its fault. For turns that can end with the received part,
+    /// and for turns that hold events back, which they emit now. By default calls [`on_failure`](Self::on_failure).
     ///
     /// # Errors
-    /// As [`on_failure`](Self::on_failure), which is asked by default.
+    /// As [`on_failure`](Self::on_failure).
     fn on_cut(&mut self, fault: Fault, sink: &mut dyn EventSink) -> Result<(), Fault> {
         let _ = sink;
         self.on_failure(fault)
     }
 
-    /// The fault in an answer whose status is no success. By default by the status alone.
+    /// The fault for an answer with an error status. By default determined by the status alone.
     fn map_refusal(&self, refusal: &Refusal<'_>) -> Fault {
         refusal.to_fault()
     }
 
-    /// What has to be sent so that the agent stops, besides closing the connection. Most need nothing. Called with what
-    /// the turn has learned so far.
+    /// The request that stops the agent, with the ids that the turn has received so far. `None`: it is enough to close
+    /// the connection, or an id is not known yet ([`cancels_once_known`](Self::cancels_once_known)).
     fn cancel(&self) -> Option<HttpRequest> {
         None
     }
@@ -406,49 +417,52 @@ pub trait AgentTurn: Send + 'static {
         None
     }
 
-    /// True while a cancel has to wait for an id that comes with the next frames. The gateway then reads on for a
-    /// moment, discards what it reads, and asks [`cancel`](Self::cancel) again after each frame.
+    /// True while [`cancel`](Self::cancel) needs an id that the next frames contain. The gateway then continues to read
+    /// for at most two seconds, discards the events, and calls `cancel` again after each piece of the answer.
     fn cancels_once_known(&self) -> bool {
         false
     }
 
-    /// What the agent made of the request from [`cancel`](Self::cancel). `Some`: a clause that says why it goes on.
+    /// Reads the answer to the request from [`cancel`](Self::cancel). `Some`: the agent refused and continues to work;
+    /// a clause with the reason. `None`: the status determines whether the agent refused.
     fn cancel_refused(&self, status: u16, body: &[u8]) -> Option<String> {
         let _ = (status, body);
         None
     }
 
-    /// The turn can be taken only with the whole history: its agent has forgotten what it is asked to go on from, or
-    /// what it remembers cannot be gone on from. Asked before the first request, and after a refusal that came before
-    /// any event. Once in a turn, the gateway then makes a new one with the history in the input.
+    /// True if the turn needs the whole history in its input, because the agent has forgotten the conversation that the
+    /// turn continues, or cannot continue it. Checked before the first request, and after a refusal that arrived before
+    /// any event. The gateway then makes a new turn with the history in the input, at most once per turn.
     fn needs_history(&self) -> bool {
         false
     }
 
-    /// What of the request the agent was not sent, and what of its answer has no place in a run. Read once, at the end.
+    /// The content of the request that the agent did not receive, and the content of its answer that a run cannot
+    /// contain. Read once, at the end of the turn.
     fn losses(&self) -> &[Loss] {
         &[]
     }
 
-    /// What the connector wants back at the next turn of this session and user. None: nothing new.
+    /// The connector's new state, for the next turn of this session and user ([`TurnRequest::session_state`]). `None`:
+    /// the state is unchanged.
     fn session_state(&self) -> Option<Json> {
         None
     }
 }
 
-/// An answer with a status that is no success.
+/// An answer with an error status.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
     /// The HTTP status.
     pub status: u16,
-    /// The body, cut at a bound.
+    /// The body, or its first 64 KiB.
     pub body: &'a [u8],
-    /// From the header `retry-after`.
+    /// The pause before a retry, from the header `retry-after`.
     pub retry_after: Option<Duration>,
 }
 
 impl Refusal<'_> {
-    /// The fault by the status alone. The body goes to the log.
+    /// The fault that the status alone determines. The body becomes its detail, for the log.
     #[must_use]
     pub fn to_fault(&self) -> Fault {
         let kind = error_class::of_status(self.status);
@@ -459,7 +473,7 @@ impl Refusal<'_> {
         fault
     }
 
-    /// Whether the body may be shown to clients: only with a status that judges *their* request. All others judge the
+    /// Whether clients may see the body: only with a status that judges *their* request. All other statuses judge the
     /// gateway's request (its URL, its credentials) or the agent's own state.
     #[must_use]
     pub const fn is_about_the_request(&self) -> bool {

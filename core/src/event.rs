@@ -9,10 +9,10 @@
 //!
 //! Invariant: whatever the upstream does, this grammar holds, and `RunFinished` comes exactly once, last.
 //!
-//! An event holds indexes into the [`Run`], not values: texts, kinds and ids are read from the run. The run passed with
-//! an event may already be ahead of the event. Still, ids, roles, announced kinds and call heads never change, the text
-//! of a delta never changes, and whatever an event calls finished is final. An encoder that reads nothing else produces
-//! the same bytes live and on every replay.
+//! An event contains indexes into the [`Run`], not values: texts, kinds and ids are read from the run. The run passed
+//! with an event may already be ahead of the event. Still, ids, roles, announced kinds and call heads never change, the
+//! text of a delta never changes, and a part of the run is final once an event has reported its end. An encoder that
+//! reads nothing else produces the same bytes live and on every replay.
 
 /// Milliseconds since the Unix epoch, UTC.
 pub type Millis = u64;
@@ -33,7 +33,7 @@ pub enum End {
 }
 
 impl End {
-    /// The Agent API's status.
+    /// The status in the Agent API, which is also the stored form.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl End {
         }
     }
 
-    /// Parses an Agent API status; `None` for those that are not final.
+    /// Parses an Agent API status. `None`: the status is not final, or unknown.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Some(match word {
@@ -108,7 +108,7 @@ pub enum Event {
         /// The added range.
         span: Span,
     },
-    /// The content's text was replaced, which is rare. Everything sent of it before is void.
+    /// The content's text was replaced, which is rare. All text of it that was sent before is void.
     ContentReplaced {
         /// Index in [`Run::messages`].
         message: u32,

@@ -18,22 +18,22 @@ use crate::json::Json;
 
 /// The protocol's part of a connection to an agent.
 ///
-/// Several turns use a link at the same time. It lives until the agent closes the connection, until it fails, or until
-/// the gateway closes it because it is not used.
+/// Several turns use a link at the same time. It exists until the agent closes the connection, until the link fails, or
+/// until the gateway closes an unused connection.
 pub trait AgentLink: Send + 'static {
     /// The connection is open: writes the first messages.
     fn open(&mut self, now: Millis, out: &mut LinkOut);
 
-    /// The result of the handshake, which each turn that uses the link receives. `None`: the handshake goes on.
+    /// The result of the handshake, which each turn that uses the link receives. `None`: the handshake is not complete.
     fn handshake(&self) -> Option<Json>;
 
     /// Reads a message of the agent: answers it, delivers it to a topic, or ignores it.
     ///
     /// # Errors
-    /// If the connection is of no use any more. It is closed, and the fault ends the turns that read from it.
+    /// The connection cannot be used any longer. The gateway closes it, and the fault ends the turns that read from it.
     fn on_message(&mut self, message: &[u8], now: Millis, out: &mut LinkOut) -> Result<(), Fault>;
 
-    /// Writes a message of a turn, for example with an id. By default as it is.
+    /// Writes a message of a turn, for example after adding an id. By default writes it unchanged.
     fn on_send(&mut self, topic: &str, message: Vec<u8>, now: Millis, out: &mut LinkOut) {
         let _ = (topic, now);
         out.write(message);

@@ -1,13 +1,13 @@
-//! Asking a configured agent what it is, without running it (`interlingua probe`).
+//! Identifies the server of a configured agent, without running the agent (`interlingua probe`).
 //!
-//! An [`AgentProbe`] is a pure state machine like an [`AgentTurn`](crate::connector::AgentTurn): it says which
-//! documents to fetch and reads them; the gateway sends. Not here: the requests' way to the agent, and what is printed.
+//! An [`AgentProbe`] is a pure state machine like an [`AgentTurn`](crate::connector::AgentTurn): it returns the
+//! documents to fetch and reads them; the gateway sends. Not here: sending the requests, and printing the findings.
 
 use crate::fault::Fault;
 use crate::http_request::HttpRequest;
 
-/// One probe of one agent. The gateway sends what [`next`](Self::next) says and hands over the answer, until it is
-/// None.
+/// One probe of one agent. The gateway sends the request that [`next`](Self::next) returns and passes the answer to
+/// [`on_answer`](Self::on_answer), until `next` returns `None`.
 pub trait AgentProbe: Send {
     /// The next document to fetch. No request runs the agent.
     fn next(&mut self) -> Option<HttpRequest>;
@@ -41,11 +41,11 @@ impl ProbeAnswer<'_> {
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// It works.
+    /// The checked feature works.
     Good,
     /// Worth knowing.
     Note,
-    /// It will not work.
+    /// The checked feature will not work.
     Problem,
 }
 

@@ -1,4 +1,4 @@
-//! Where a connector's events go: through a normalizer into a record.
+//! Records the events of a connector: through a normalizer into a record.
 
 use crate::agent_event::AgentEvent;
 use crate::connector::EventSink;
@@ -6,7 +6,7 @@ use crate::fault::Fault;
 use crate::normalize::Normalizer;
 use crate::run::Record;
 
-/// Puts what an agent reports into a record.
+/// Writes the events of an agent into a record.
 #[derive(Debug)]
 pub struct Recording<'a> {
     /// The run.

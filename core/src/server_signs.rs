@@ -2,9 +2,9 @@
 //! documents, fields of requests, names of products.
 //!
 //! A protocol for agents declares them ([`UpstreamAdapter::SIGNS`](crate::connector::UpstreamAdapter::SIGNS)). The
-//! command line uses them to guess the protocol of a URL and to find a configured protocol that the server does not
-//! speak; the configuration, to correct unknown names. Not here: the requests, and questions that only one connector
-//! can ask ([`crate::probe`]).
+//! command line uses them to guess the protocol of a URL, and to find a configured protocol that the server does not
+//! have; the configuration uses them to correct unknown names. Not here: the requests, and questions that only one
+//! connector can ask ([`crate::probe`]).
 
 use serde_json::Value;
 

@@ -16,8 +16,9 @@ pub struct WellKnownDocument {
     pub paths: &'static [&'static str],
     /// Request headers, names in lower case. The operator's headers are added and take precedence.
     pub headers: &'static [(&'static str, &'static str)],
-    /// Extracts what is cached, given the URLs of the document and of the agent, and the body. `None`: the body is not such a document. Called once per
-    /// fetched document, so parsing and removing what clients must not see happens once.
+    /// Extracts the content to cache, from the URLs of the document and of the agent, and from the body. `None`: the
+    /// body is not such a document. Called once per fetched document, so that it is parsed once; it also removes
+    /// content that clients must not see.
     pub extract: fn(&[&str], &[u8]) -> Option<Json>,
 }
 
