@@ -106,7 +106,7 @@ pub trait ProtocolAdapter: 'static {
     /// # Errors
     /// A message for the operator if the protocol cannot be mounted this way.
     fn mount(mount: &Mount, options: Self::Options) -> Result<Mounted, String>;
-    /// What the protocol can carry to its clients and back, with these options. By default streamed text.
+    /// The protocol's abilities towards its clients, with these options. By default it streams text.
     #[must_use]
     fn capabilities(options: &Self::Options) -> ClientCapabilities {
         let _ = options;
@@ -128,8 +128,8 @@ pub struct Mount {
     pub agents: Vec<Arc<AgentCard>>,
     /// The URL of the mount point as clients see it, if configured.
     pub public_url: Option<String>,
-    /// How callers may prove who they are. Empty: they are anonymous, and the adapter offers nothing that requires
-    /// authentication.
+    /// The ways in which callers authenticate. Empty: callers are anonymous, and the adapter offers nothing that
+    /// requires authentication.
     pub schemes: Vec<AuthScheme>,
 }
 
@@ -141,7 +141,7 @@ impl Mount {
     }
 }
 
-/// A way for callers to prove who they are. One is enough.
+/// A way in which callers authenticate. A caller needs only one of a route's ways.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthScheme {
     /// A key in the header `x-api-key`.
@@ -182,7 +182,7 @@ pub struct Mounted {
 }
 
 /// Rules for the runs of one route. By default a run is canceled when its client disconnects, nothing is pushed, and
-/// the global settings say how long it is kept.
+/// the global settings determine how long it is kept.
 #[derive(Default)]
 pub struct RunRules {
     /// True: a run continues when its client disconnects, unless the route sets `on_disconnect`.
@@ -222,7 +222,7 @@ impl Mounted {
     }
 }
 
-/// How a protocol announces its URL to clients.
+/// The URL that a protocol announces to clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnnouncedUrl {
     /// This URL, for every client.
@@ -237,7 +237,7 @@ pub struct Cors {
     /// Allowed request headers beyond the safelisted ones; `*` for any.
     pub allow_headers: Vec<String>,
     /// Response headers that scripts may read. If `x-ratelimit-*` headers are among them, answers have these headers,
-    /// as those of the `OpenAI` API do.
+    /// as answers of the `OpenAI` API do.
     pub expose_headers: Vec<String>,
     /// True allows any origin, for protocols whose options have their own equivalent of the route's `cors = ["*"]`.
     pub any_origin: bool,
@@ -268,7 +268,7 @@ impl Default for Cors {
 /// The value of a request header; its name is in lower case.
 pub type ReadHeader<'a> = dyn Fn(&str) -> Option<&'a str> + 'a;
 
-/// True if a request is for a protocol, judged by its headers.
+/// Returns whether a request belongs to a protocol, judged by its headers.
 pub type Recognizes = fn(&ReadHeader<'_>) -> bool;
 
 /// Creates an exchange.
@@ -288,22 +288,23 @@ pub struct Endpoint {
     /// The HTTP method.
     pub method: Method,
     /// The path below the mount point. A segment may have one parameter, with a literal prefix or suffix: `{id}`,
-    /// `{id}:cancel`. The last segment may be `{*rest}`, which is the rest of the path and never empty. Of several
-    /// paths that match, the most specific one counts, whatever their order. `""` is the mount point itself, with and
-    /// without a trailing slash.
+    /// `{id}:cancel`. The last segment may be `{*rest}`, which is the rest of the path and never empty. If several
+    /// paths match a request, the most specific one is used, independent of their order. `""` is the mount point
+    /// itself, with and without a trailing slash.
     pub path: &'static str,
     /// Also serve the path at the root of the host if the route is the first of its protocol: well-known paths.
     pub at_root: bool,
     /// Also serve the path in front of the mount point, at the root of the host: `/.well-known/x` of a route at `/mcp`
     /// is also `/.well-known/x/mcp` (as in RFC 9728, section 3.1).
     pub before_mount: bool,
-    /// Tells requests of this protocol from those of another protocol that is mounted at the same path and has the same
-    /// endpoint. `None`: it cannot tell, so the first route in the configuration answers.
+    /// Distinguishes requests of this protocol from requests of another protocol that has the same endpoint at the same
+    /// path. `None`: they cannot be distinguished, and the first of the routes in the configuration answers.
     pub recognizes: Option<Recognizes>,
-    /// A word for what the endpoint answers, if another protocol at the same path may answer the same: the first route
-    /// in the configuration does, and that is no mistake. `None`: it is the protocol's own.
+    /// The name of a response that several protocols share, such as `models`. If protocols at the same path have
+    /// endpoints of the same name, the first of their routes in the configuration answers, and the configuration check
+    /// reports no conflict. `None`: the response belongs to this protocol alone.
     pub common: Option<&'static str>,
-    /// Requires no credentials even if the route does: agent cards.
+    /// Requires no credentials even if the route does, for example for agent cards.
     pub public: bool,
     /// Creates the exchange for a request.
     pub open: Open,
@@ -424,19 +425,19 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// The value of a header. `name` is in lower case.
+    /// The value of a header. `name` is in lower case. `None`: the request does not have it.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&'a str> {
         self.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
-    /// The value of the path's `{name}` segment; empty if there is none.
+    /// The value of the path's `{name}` segment, decoded. Empty if the path has no such segment.
     #[must_use]
     pub fn param(&self, name: &str) -> &'a str {
         self.params.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value.as_str())
     }
 
-    /// The last value of a query parameter, decoded.
+    /// The last value of a query parameter, decoded. `None`: the query does not have it.
     #[must_use]
     pub fn query(&self, name: &str) -> Option<Cow<'a, str>> {
         form_urlencoded::parse(self.query.as_bytes()).filter(|(known, _)| known == name).last().map(|(_, value)| value)
@@ -455,7 +456,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What an exchange returns after a reply.
+/// The step of an exchange after a reply.
 #[derive(Debug)]
 pub enum Next {
     /// The response is complete.
@@ -464,14 +465,14 @@ pub enum Next {
     Call(Call),
 }
 
-/// What an exchange returns after a step.
+/// The state of a streamed response after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// Continue.
     More,
-    /// The response is complete, whatever happens to the run.
+    /// The response is complete, even if the run continues.
     Close,
-    /// The response is complete and so is the run: it was sent in full, and it need not be found again.
+    /// The response is complete and contains the whole run, so that no later request needs to find the run.
     Forget,
     /// The response continues with the call that [`Exchange::next_call`] returns: with the run that answers this one,
     /// with the next run of a session, or with [`Call::Listen`].
@@ -587,8 +588,8 @@ pub trait Exchange: Send + 'static {
         })
     }
 
-    /// Called when a call fails with [`crate::FaultKind::NotFound`], for lookups that may find nothing. `Some`: the
-    /// call to make instead. `None`: the fault is passed to `fail`.
+    /// Called when a call fails with [`crate::FaultKind::NotFound`], for lookups of objects that may not exist. `Some`:
+    /// the call to make instead. `None`: the fault is passed to `fail`.
     fn on_not_found(&mut self, fault: &Fault) -> Option<Call> {
         let _ = fault;
         None
@@ -603,8 +604,8 @@ pub trait Exchange: Send + 'static {
         head.set_event_stream();
     }
 
-    /// True if the client named the last event that it has. If the run has nothing more for it, the response is 204: a
-    /// browser's `EventSource` stops then, and asks again and again after an empty stream.
+    /// True if the client named the last event that it has received. If the run has no later event, the response is
+    /// 204, which stops a browser's `EventSource`; after an empty stream it would reconnect again and again.
     fn resumes(&self) -> bool {
         false
     }
@@ -621,9 +622,9 @@ pub trait Exchange: Send + 'static {
         Flow::Close
     }
 
-    /// The call with which a streamed response continues, after [`Flow::Next`]. A stream begins as in the first place,
+    /// The call with which a streamed response continues, after [`Flow::Next`]. A stream begins as the first one did,
     /// with [`Exchange::begin`]; another reply is passed to [`Exchange::reply`] and written into the stream; a fault is
-    /// passed to [`Exchange::interrupt`] and ends it. `None` ends the stream.
+    /// passed to [`Exchange::interrupt`] and ends the stream. `None` ends the stream.
     fn next_call(&mut self) -> Option<Call> {
         None
     }
@@ -634,8 +635,8 @@ pub trait Exchange: Send + 'static {
         Flow::More
     }
 
-    /// Called when all steps are written and the run is between two turns: the next turn may come in an hour, or never.
-    /// Protocols in which a run does not wait write the end of the last turn and close.
+    /// Called when all steps are written and the run is between two turns: the next turn may begin in an hour, or
+    /// never. Protocols in which a run does not wait write the end of the last turn and close.
     fn pause(&mut self, run: RunView<'_>, out: &mut Out) -> Flow {
         let _ = (run, out);
         Flow::More
@@ -663,19 +664,20 @@ pub trait Exchange: Send + 'static {
         Flow::More
     }
 
-    /// What of the request is not passed on, and what of the answer this response does not show. Read once, when the
-    /// response is complete or its client has left.
+    /// The content of the request that the agent does not receive, and the content of the answer that this response
+    /// does not show. Read once, when the response is complete or its client has disconnected.
     fn losses(&self) -> &[Loss] {
         &[]
     }
 
-    /// The run that the request continues from, if it names one. Called after the request has failed: a connection that
-    /// kept that run for its client then discards it.
+    /// The run that the request continues from. `None`: it names no run. Called after the request has failed: a
+    /// connection that kept that run for its client then discards it.
     fn builds_on(&self) -> Option<RunId> {
         None
     }
 
-    /// The owner's partition to work in, such as an A2A tenant. Called after `decode`.
+    /// The partition of the owner's data that the request uses, such as an A2A tenant. `None`: no partition. Called
+    /// after `decode`.
     fn partition(&self) -> Option<&str> {
         None
     }

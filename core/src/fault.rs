@@ -266,7 +266,7 @@ impl FaultKind {
     }
 
     /// False if the same request cannot succeed, or could make the agent do its work twice: clients must not repeat it
-    /// by themselves. `Restarted` and `ShuttingDown` are exceptions: the agent may have worked on the run.
+    /// automatically. `Restarted` and `ShuttingDown` are exceptions: the agent may have worked on the run.
     #[must_use]
     pub const fn retry_helps(self) -> bool {
         use FaultKind as K;
@@ -372,7 +372,7 @@ fn shorten(text: &mut String) {
 pub struct Fault {
     /// Determines code, HTTP status and blame.
     pub kind: FaultKind,
-    /// For the client: lower case, no full stop, names the subject.
+    /// The message for the client: lower case, no full stop, with the subject.
     pub message: String,
     /// The path of the offending field, such as `input[2].role`.
     pub field: Option<String>,
@@ -405,11 +405,11 @@ pub struct LimitState {
     pub name: &'static str,
     /// The number that fits into one window.
     pub quota: u64,
-    /// The length of a window; zero for what is counted at the same time.
+    /// The length of a window. Zero: the limit applies to what exists at the same time.
     pub window: Duration,
-    /// The number that is left.
+    /// The number that is still available in the current window.
     pub remaining: u64,
-    /// When all of the quota is available again.
+    /// Time until the whole quota is available again.
     pub reset: Duration,
 }
 
@@ -518,7 +518,7 @@ impl Error for Fault {
     }
 }
 
-/// An error and its causes in one line: the outermost error alone is often unspecific.
+/// An error with all its causes, as a single line: the outermost error alone is often unspecific.
 #[must_use]
 pub fn error_chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();

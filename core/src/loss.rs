@@ -71,7 +71,7 @@ pub enum ContentKind {
     Annotation,
     /// The token usage of an answer.
     Usage,
-    /// Why an answer ended.
+    /// The reason for the end of an answer.
     EndReason,
     /// The code of an error.
     ErrorCode,
@@ -79,7 +79,7 @@ pub enum ContentKind {
     Instructions,
     /// Parameters of the model, such as a temperature.
     Sampling,
-    /// The form that an answer is to have.
+    /// The requested form of an answer.
     OutputFormat,
     /// Earlier turns.
     History,
@@ -87,11 +87,11 @@ pub enum ContentKind {
     User,
     /// Application data.
     Metadata,
-    /// Events of one protocol that the model has no word for.
+    /// Events of one protocol for which the model has no type.
     ProtocolEvent,
     /// Values that only their author can read, such as signatures.
     Opaque,
-    /// Where a request goes.
+    /// The destination of a request.
     Routing,
 }
 
@@ -197,18 +197,18 @@ impl Losses {
     /// At most this many different ones are kept.
     pub const MAX: usize = 32;
 
-    /// None so far.
+    /// An empty list.
     #[must_use]
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Something does not arrive.
+    /// Records content that does not arrive.
     pub fn lost(&mut self, kind: ContentKind, how: &'static str) {
         self.note(kind, Change::Lost, how);
     }
 
-    /// Something arrives in another form.
+    /// Records content that arrives in another form.
     pub fn changed(&mut self, kind: ContentKind, how: &'static str) {
         self.note(kind, Change::Changed, how);
     }
@@ -226,14 +226,14 @@ impl Losses {
         }
     }
 
-    /// Adds what was noted elsewhere.
+    /// Adds the losses of another list.
     pub fn extend(&mut self, others: &[Loss]) {
         for loss in others {
             self.add(*loss);
         }
     }
 
-    /// In the order in which they were noted first.
+    /// The losses, in the order in which they were first recorded.
     #[must_use]
     pub fn as_slice(&self) -> &[Loss] {
         &self.0

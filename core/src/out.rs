@@ -33,7 +33,7 @@ impl Head {
     pub fn set_event_stream(&mut self) {
         self.set("content-type", "text/event-stream; charset=utf-8");
         self.set("cache-control", "no-cache");
-        // Proxies must not wait for more of it.
+        // Proxies must not buffer the stream.
         self.set("x-accel-buffering", "no");
     }
 
@@ -51,7 +51,7 @@ pub struct Out {
     pub head: Head,
     /// Bytes written but not yet sent.
     pub body: BytesMut,
-    /// Trailers, in order, names in lower case. Sent behind the body over HTTP/2, and only if the response ends as the
+    /// Trailers, in order, names in lower case. Sent after the body over HTTP/2, and only if the response ends as the
     /// exchange intends; dropped over HTTP/1.1. If the body is empty, they are part of the head. Written by `reply`,
     /// `fail` and `interrupt`, and by a call that ends a stream.
     pub trailers: Vec<(Cow<'static, str>, String)>,
@@ -81,8 +81,8 @@ impl Out {
         self.trailers.push((name, value.into()));
     }
 
-    /// Sets what a fault says in headers, whatever the protocol: `allow`, and `retry-after` in seconds. Headers that
-    /// are there stay.
+    /// Sets the headers that a fault has in every protocol: `allow`, and `retry-after` in seconds. Headers that are
+    /// already set stay.
     pub fn fault_headers(&mut self, fault: &Fault) {
         if !fault.allow.is_empty() && self.head.get("allow").is_none() {
             self.header("allow", fault.allow.join(", "));

@@ -27,7 +27,7 @@ pub struct PushNotifiers {
     /// The allowed addresses. Checked when a document is created ([`crate::FaultKind::Invalid`], field `url`), and
     /// again before each connection.
     pub policy: Policy,
-    /// Time that a notifier may hold back small deltas to send them together.
+    /// Time for which a notifier may hold back small deltas, to send them together.
     pub pause: Duration,
     /// Creates the notifier of a document. `None`: the document has no receiver, or a disabled one.
     pub open: OpenNotifier,

@@ -1,7 +1,7 @@
-//! Sample requests: what a client of a protocol sends, for the operator's console. It shows them to be copied, sends
-//! them from its playground, and opens exchanges with them to show a run in the protocol.
+//! Sample requests of the clients of a protocol, for the operator's console. It shows them to be copied, sends them
+//! from its playground, and opens exchanges with them to show a run in the protocol.
 //!
-//! Not here: how an adapter makes one, and where they are sent (the server).
+//! Not here: making a sample request (the adapters), and sending it (the server).
 
 use std::borrow::Cow;
 
