@@ -61,10 +61,10 @@ pub struct AnswerMessage {
     /// Message id. If one message has several answers, the first one gets the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Free for applications; stays with the message.
+    /// Data of the application, kept with the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Json>,
-    /// The client's tool failed; its output says why.
+    /// True if the client's tool failed. The output then describes the failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
 }

@@ -69,7 +69,7 @@ pub(super) fn given(fields: &Extra) -> Vec<GivenArguments> {
     let mut found = Vec::new();
     for name in NAMES {
         let Some(value) = field(fields, name) else { continue };
-        // A text that is no JSON may be anything in these fields, except in those that are called so.
+        // Text that is not JSON can have any meaning in these fields, except in the fields whose name means arguments.
         let is_certain = name.to_ascii_lowercase().contains("arg");
         let is_empty_text = value.decode::<String>().is_some_and(|text| text.trim().is_empty());
         if !is_empty_text && (is_certain || object(value).is_some()) {
@@ -96,14 +96,14 @@ fn in_args(fields: &Extra) -> Option<GivenArguments> {
             let tool = word(&inner, "action").or_else(|| word(&inner, "name"));
             Some(GivenArguments { tool, ..GivenArguments::new(wrapped.clone()) })
         }
-        // Clients of this form send an empty object where they have nothing to say, or the text of a comment.
+        // Clients of this form send an empty object if they have no comment, or the text of a comment.
         None if inner.is_empty() => None,
         None if wrapped.is_some() && inner.len() == 1 => None,
         None => Some(GivenArguments { may_be_comment: true, ..GivenArguments::new(args.clone()) }),
     }
 }
 
-/// True if an answer in a client's own form carries arguments.
+/// True if an answer in a client's own form contains arguments.
 #[must_use]
 pub fn has_arguments(answer: &Json) -> bool {
     let carries = |answer: &Json| object(answer).is_some_and(|fields| !given(&fields).is_empty());
@@ -114,8 +114,8 @@ pub fn has_arguments(answer: &Json) -> bool {
     carries(answer) || field(&fields, "decisions").is_some_and(has_arguments)
 }
 
-/// True if two sets of arguments are the same JSON, whatever the order of their fields. `asked` is JSON text; `given`
-/// is JSON, or a string with JSON text in it. No arguments are the same as an empty object.
+/// True if two sets of arguments are the same JSON, in any order of fields. `asked` is JSON text; `given` is JSON, or a
+/// string that contains JSON text. Missing arguments equal an empty object.
 #[must_use]
 pub fn same_arguments(asked: &str, given: &Json) -> bool {
     let given = given.decode::<String>().unwrap_or_else(|| given.text().to_owned());

@@ -1,8 +1,8 @@
 //! Approvals, questions and logins in chat protocols, which have no form for them
-//! (docs/human-in-the-loop.md#in-chat-protocols): as calls of functions that the client declares for this, or as text
-//! whose last line is a marker, which the client repeats with the conversation.
+//! (docs/human-in-the-loop.md#in-chat-protocols): as calls of functions that the client declares for this purpose, or
+//! as text whose last line is a marker. The client sends the marker back with the conversation.
 //!
-//! Not here: finding the item that an answer is about (the engine), and what decides ([`super::decide`]).
+//! Not here: finding the item of an answer (the engine), and the check of its decision ([`super::decide`]).
 
 use std::fmt::Write as _;
 
@@ -30,7 +30,7 @@ pub enum ApprovalForm {
     Refuse,
 }
 
-/// Asks in a chat protocol, by the settings of a route.
+/// Shows items in a chat protocol, by the settings of a route.
 #[derive(Clone, Copy, Debug)]
 pub struct ChatAsker<'a> {
     /// The form.
@@ -84,7 +84,7 @@ impl ApprovalForm {
         match self {
             // The output of a function can hold anything.
             Self::Auto | Self::Tool => ALL_DECISIONS,
-            // A word is no place for new arguments or a result.
+            // A single word cannot contain new arguments or a result.
             Self::Text => &[Decision::Accept, Decision::Reject, Decision::Cancel],
             Self::Refuse => &[],
         }
@@ -113,7 +113,7 @@ impl<'a> ChatAsker<'a> {
         Ok(())
     }
 
-    /// True if a function with this name is for the gateway, not for the agent.
+    /// True if calls of the function with this name are answers for the gateway, not for the agent.
     #[must_use]
     pub fn is_own(&self, name: &str) -> bool {
         let by_call = matches!(self.form, ApprovalForm::Auto | ApprovalForm::Tool);
@@ -124,7 +124,7 @@ impl<'a> ChatAsker<'a> {
         if kind == PendingKind::Approval { self.approval_function } else { self.input_function }
     }
 
-    /// True if items of this kind are asked as calls.
+    /// True if items of this kind are shown as calls. `declares`: whether the request declares a function.
     #[must_use]
     pub fn is_call(&self, kind: PendingKind, declares: &dyn Fn(&str) -> bool) -> bool {
         match self.form {
@@ -146,7 +146,8 @@ impl<'a> ChatAsker<'a> {
         }
     }
 
-    /// The items to ask now: all of them as calls, or the first one. Calls that the client runs are not among them.
+    /// The items to show now: all of them as calls, or the first one as text. Calls that the client runs are not among
+    /// them.
     #[must_use]
     pub fn ask<'p>(&self, pending: &'p [Pending], declares: &dyn Fn(&str) -> bool) -> Vec<AskedItem<'p>>
     where
@@ -252,11 +253,11 @@ pub struct Marker {
     pub id: String,
 }
 
-/// Longer ids are not looked for, in bytes.
+/// Maximum length of an id in a marker, in bytes. Longer ids are ignored.
 const MAX_MARKED_ID: usize = 1024;
 
 impl Marker {
-    /// The last marker that stands on a line of its own.
+    /// The last marker that is a line of its own.
     #[must_use]
     pub fn find(text: &str) -> Option<Self> {
         text.lines().rev().find_map(|line| {
@@ -279,8 +280,8 @@ impl Marker {
         format!("[{kind} {}]", escaped(&self.id))
     }
 
-    /// The user's only new text as an answer. An approval is decided by a single word alone: any other text decides
-    /// nothing, and neither does JSON.
+    /// The user's only new text as an answer. A single word alone decides an approval: any other text, and JSON, is no
+    /// decision.
     #[must_use]
     pub fn answer(&self, words: &str) -> Answer {
         let decides = !self.is_approval || decision_word(words).is_some();
@@ -289,7 +290,7 @@ impl Marker {
     }
 }
 
-/// Ids may hold anything; what would end a marker is written as `%` and two digits.
+/// Ids may contain any character; characters that would end a marker are written as `%` and two digits.
 fn escaped(id: &str) -> String {
     let mut line = String::with_capacity(id.len());
     for byte in id.bytes() {

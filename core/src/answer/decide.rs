@@ -24,7 +24,8 @@ pub struct CheckedDecision {
     /// For a response: its text. For a rejection: the reason. For a tool call: its output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// For a question: the validated value, whatever form the answer had. Otherwise the client's answer, verbatim.
+    /// For a question: the validated value, independent of the form of the answer. Otherwise the client's answer,
+    /// verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Json>,
 }
@@ -37,24 +38,24 @@ impl CheckedDecision {
     }
 }
 
-/// Why an answer is not accepted. The item stays open.
+/// The reason why an answer is not accepted. The item stays open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerError {
-    /// The answer contains no decision; and those that are allowed.
+    /// The answer contains no decision. Has the allowed ones.
     Unclear(Vec<Decision>),
-    /// The decision is not allowed for this item; and those that are.
+    /// The decision is not allowed for this item. Has the allowed ones.
     NotOffered(Decision, Vec<Decision>),
-    /// An acceptance with other arguments than those of the item, which offers no edits; and what is allowed.
+    /// An acceptance with other arguments than those of the item, which allows no edits. Has the allowed decisions.
     OtherArguments(Vec<Decision>),
     /// An edit without arguments, or with arguments that are not an object.
     MissingArguments,
     /// A response without text.
     MissingText,
-    /// An edit for another tool than the one in the request.
+    /// An edit for another tool than the one in the request. Has the name in the answer.
     OtherTool(String),
     /// New arguments that do not match the tool's schema.
     SchemaMismatch(SchemaMismatch),
-    /// A value that does not match the question's schema, and a hint.
+    /// A value that does not match the question's schema. The text is a hint for the client.
     ValueMismatch(SchemaMismatch, Option<String>),
 }
 
@@ -108,7 +109,7 @@ impl From<AnswerError> for Fault {
 /// Interprets an answer to an item. `offered` are the allowed decisions ([`super::offer`]); `Cancel` is always allowed.
 ///
 /// # Errors
-/// The answer contains no decision, or one that is not allowed.
+/// An [`AnswerError`]: for example an answer without a decision, or with one that is not allowed.
 pub fn decide(item: &Pending, given: &AnswerBody, offered: &[Decision]) -> Result<CheckedDecision, AnswerError> {
     let parsed = match given {
         AnswerBody::Decided { decision, arguments, text, payload } => {
@@ -215,7 +216,7 @@ impl ParsedAnswer {
     fn validate(mut self, item: &Pending, offered: &[Decision]) -> Result<CheckedDecision, AnswerError> {
         self.judge_arguments(item, offered)?;
         let decision = match self.decision {
-            // Everyone can say no. A question that takes no rejection is withdrawn.
+            // A client can always reject. A question that allows no rejection is withdrawn.
             Decision::Reject if item.kind == PendingKind::Input && !offered.contains(&Decision::Reject) => {
                 Decision::Cancel
             }

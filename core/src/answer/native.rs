@@ -56,7 +56,7 @@ impl CheckedDecision {
             // Not offered, so it should never be decided. Reject it, so that nothing runs without approval
             // (docs/human-in-the-loop.md#rule-2).
             Decision::Edit if !extension => (false, Some("the upstream does not support edits")),
-            // An agent that reads nothing but `approve` would run the call that was not accepted. One that takes edits
+            // An agent that reads only `approve` would run the call that was not accepted. An agent that accepts edits
             // reads the extension.
             Decision::Edit => (false, self.text.as_deref()),
             Decision::Accept => (true, self.text.as_deref()),
@@ -80,7 +80,8 @@ impl CheckedDecision {
         Message::new(MessageType::McpApprovalResponse, Some(Role::User), vec![Content::data(&response)])
     }
 
-    /// The decision in a word that the agent has: a rejection is sent as `cancel` to an agent that lists no other no.
+    /// The decision in a word that the agent accepts: a rejection is sent as `cancel` to an agent that lists only that
+    /// form of refusal.
     fn decision_for(&self, item: &Pending) -> Decision {
         if self.decision != Decision::Reject || item.kind == PendingKind::Input {
             return self.decision;
@@ -105,8 +106,8 @@ impl CheckedDecision {
     }
 }
 
-/// The decisions that an agent lists in its extension. A connector that completes the list keeps the agent's own beside
-/// it.
+/// The decisions that an agent lists in its extension. A connector that completes the list keeps the agent's own list
+/// beside it.
 fn listed_decisions(extension: &Json) -> Option<Vec<Decision>> {
     let fields = extension.decode::<Extra>()?;
     let words: Vec<String> = fields.get("agent_decisions").or_else(|| fields.get("decisions"))?.decode()?;

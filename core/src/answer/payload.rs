@@ -115,8 +115,8 @@ fn action_requests(payload: &Json) -> Option<(Vec<Question>, Style)> {
     (!questions.is_empty()).then_some((questions, Style::Decisions))
 }
 
-/// The decisions of a list that the agent gave, and no: each form has a word for it. A list that allows nothing is not
-/// the same as none.
+/// The decisions in an agent's list, and a rejection: each form has a word for it. A list without an allowed decision
+/// differs from a missing list.
 fn and_no(decisions: impl IntoIterator<Item = Decision>) -> Vec<Decision> {
     let mut decisions: Vec<Decision> = decisions.into_iter().collect();
     if !decisions.contains(&Decision::Reject) {
@@ -125,7 +125,7 @@ fn and_no(decisions: impl IntoIterator<Item = Decision>) -> Vec<Decision> {
     decisions
 }
 
-/// True for a payload whose answers have one word for a rejection and for a decision that no one made.
+/// True for a payload whose answers use one word for a rejection and for a decision that no person made.
 pub(super) fn has_word_for_no(payload: &Json) -> bool {
     matches!(parse(payload).1, Style::Typed | Style::TypedList)
 }
@@ -214,7 +214,7 @@ fn in_order_of_actions<'a>(
     let payload = decided.iter().find_map(|(item, _)| item.payload.as_ref());
     let actions = payload.and_then(action_requests).map(|(questions, _)| questions).unwrap_or_default();
     if actions.is_empty() {
-        // The agent asked in another form, and the operator chose this one.
+        // The agent asked in another form, and the operator configured this one.
         return decided.iter().copied().map(Some).collect();
     }
 
@@ -240,7 +240,7 @@ fn action_place(id: &str) -> Option<usize> {
 }
 
 /// Whether `approved` of this form is true. An edit has no flag unless the agent prescribes it in the schema of its
-/// answer: an agent that reads nothing else would run the call that was not accepted.
+/// answer: an agent that reads only the flag would run the call that was not accepted.
 fn approved_flag(item: &Pending, decision: Decision) -> Option<bool> {
     match decision {
         Decision::Accept => Some(true),

@@ -10,10 +10,11 @@ use crate::pending::{Decision, Pending, PendingKind};
 /// A protocol's way to ask for several open items (docs/human-in-the-loop.md#rule-4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AskPolicy {
-    /// All items at once, answered in one request. Tool calls may be left out.
+    /// All items at once, answered in one request. Outputs of tool calls may be missing.
     #[default]
     Together,
-    /// One item at a time; answers are collected. Tool calls are not asked for: the client runs them.
+    /// One item at a time; answers are collected until the last one arrives. Tool calls are not shown: the client runs
+    /// them.
     OneByOne,
     /// One item at a time, including tool calls.
     OneByOneWithTools,
@@ -36,14 +37,15 @@ pub enum OrphanPolicy {
 pub struct AnswerPolicy {
     /// The protocol's way to ask.
     pub asking: AskPolicy,
-    /// Time that an item can be answered if its source sets no expiry. Afterwards it can only be cancelled.
+    /// Time within which an approval, a question or a login can be answered if its source sets no expiry. Afterwards it
+    /// can only be cancelled. `None`: no limit. Tool calls never expire.
     pub ttl: Option<Duration>,
     /// Handling of answers to unknown items.
     pub orphans: OrphanPolicy,
-    /// True if the upstream accepts single answers: then each one is sent immediately.
+    /// True if the upstream accepts single answers: each answer is then sent immediately.
     pub accepts_single_answers: bool,
-    /// Whether a client is asked again after an answer without an allowed decision. Otherwise such
-    /// an answer is refused.
+    /// True: after an answer without an allowed decision, the client sees the items again. False: such an answer is
+    /// refused.
     pub asks_again: bool,
 }
 
@@ -54,8 +56,8 @@ pub const ALL_DECISIONS: &[Decision] =
 /// The decisions of an upstream that only knows the plain canonical approval.
 pub const NATIVE_DECISIONS: &[Decision] = &[Decision::Accept, Decision::Respond, Decision::Reject, Decision::Cancel];
 
-/// The decisions that every agent understands that asks for an approval. Connectors list them for an approval whose
-/// agent lists none (docs/human-in-the-loop.md#rule-2).
+/// The decisions that every agent with approvals accepts. Connectors list them for an approval whose agent lists none
+/// (docs/human-in-the-loop.md#rule-2).
 pub const PLAIN_DECISIONS: &[Decision] = &[Decision::Accept, Decision::Reject];
 
 /// The decisions to offer for an item (docs/human-in-the-loop.md#rule-2): those that the item lists, limited to what
@@ -88,7 +90,7 @@ pub fn offer(item: &Pending, taken: &[Decision]) -> Vec<Decision> {
             offered.push(decision);
         }
     }
-    // Everyone can say no, whatever the agent lists: `CheckedDecision::message` writes it in a word that the agent has.
+    // A client can always reject: `CheckedDecision::message` writes the rejection in a word that the agent accepts.
     let can_reject = item.kind == PendingKind::Input && !offered.is_empty();
     if !can_reject && !offered.contains(&Reject) {
         offered.push(Reject);

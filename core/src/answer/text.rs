@@ -1,5 +1,5 @@
 //! Plain text as the answer to a question with a schema: people in a chat write words, not JSON
-//! (docs/human-in-the-loop.md#questions-with-a-schema). Also the hint they get if their text does not match.
+//! (docs/human-in-the-loop.md#questions-with-a-schema). Also the hint for a text that does not match.
 
 use serde_json::{Map, Value};
 

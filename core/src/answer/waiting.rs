@@ -1,7 +1,7 @@
-//! The pending items of a session, and what they mean for a new request: the rules in docs/human-in-the-loop.md#rules.
+//! The pending items of a session, and their effect on a new request: the rules in docs/human-in-the-loop.md#rules.
 //!
-//! Pure bookkeeping. The engine stores it in the session's document, so that it survives a restart. A request that is
-//! refused leaves no trace in it. Not here: the session's owner, and sending anything.
+//! Pure bookkeeping. The engine stores it in the session's document, so that it survives a restart. A refused request
+//! changes nothing. Not here: the session's owner, and sending.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -37,7 +37,7 @@ pub struct Waiting {
     closed: VecDeque<String>,
 }
 
-/// A pending item.
+/// An open item of a session, with the run that asked and the conditions of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Open {
     /// The item. Its `decisions` are limited to what the upstream accepts.
@@ -76,7 +76,8 @@ impl Open {
         self.expires.is_some_and(|expires| expires <= now)
     }
 
-    /// True if nothing goes upstream before this item is answered. Tool calls block only protocols that ask for them.
+    /// True if no request is sent upstream before this item is answered. Tool calls block only protocols that ask for
+    /// them.
     fn blocks(&self, asking: AskPolicy) -> bool {
         self.waits() && (self.item.kind != PendingKind::Tool || asking == AskPolicy::OneByOneWithTools)
     }
@@ -111,9 +112,9 @@ pub struct AskContext<'a> {
     pub tool_outputs: ToolOutputs,
 }
 
-/// The answers that [`Waiting::take`] has taken for one turn, none included. The turn ends this state: with
-/// [`Waiting::confirm_sent`] when the upstream has accepted the request, with [`Waiting::reopen`] if it has not, and with
-/// [`Waiting::put_back`] if the request was never sent.
+/// The answers that [`Waiting::take`] has taken for one turn, possibly none. The turn ends this state by exactly one
+/// call: [`Waiting::confirm_sent`] once the upstream has accepted the request, [`Waiting::reopen`] if it has not
+/// accepted it, and [`Waiting::put_back`] if the request was never sent.
 #[derive(Debug)]
 #[must_use = "confirm that the answers were sent, or open their items again"]
 pub struct TakenAnswers {
@@ -143,12 +144,12 @@ pub enum Outcome {
         input: Input,
         /// The items it answers.
         answered: Vec<Pending>,
-        /// The runs that wait for nothing anymore, because this closed their last open item.
+        /// The runs that do not wait any longer, because this request closed their last open item.
         freed: Vec<RunId>,
     },
-    /// Send nothing: show the first of [`Waiting::open`]. Either nothing was answered, or answers are collected until
-    /// the last one arrives. The text is the reason why the items are shown again. `None`: the request says nothing, or
-    /// other items are still unanswered.
+    /// Send nothing: show the first of [`Waiting::open`]. Either the request answered no item, or answers are collected
+    /// until the last one arrives. The text is the reason why the items are shown again. `None`: the request contains
+    /// nothing that could be an answer, or answers only some of the items.
     Wait(Option<String>),
     /// Refuse it. Nothing has changed.
     Refused(Fault),
@@ -163,7 +164,7 @@ struct LocatedAnswer {
 }
 
 impl Waiting {
-    /// The open items, in the order they were asked.
+    /// The unanswered items, in the order in which they were asked.
     pub fn open(&self) -> impl Iterator<Item = &Open> {
         self.open.iter().filter(|open| open.waits())
     }
@@ -174,7 +175,7 @@ impl Waiting {
         self.open().filter(|open| open.run == run).map(|open| open.item.clone()).collect()
     }
 
-    /// The runs that wait for something, in the order they asked.
+    /// The runs that wait for an answer, in the order in which they asked.
     #[must_use]
     pub fn runs(&self) -> Vec<RunId> {
         let mut runs: Vec<RunId> = Vec::new();
@@ -234,7 +235,7 @@ impl Waiting {
         drop_oldest(&mut self.open, |open| open.item.kind);
     }
 
-    /// Processes a request: its input, and answers that its protocol sends beside the input.
+    /// Processes a request: its input, and the answers beside the input. A refused request changes nothing.
     pub fn take(&mut self, input: impl Into<Input>, answers: Vec<Answer>, terms: AnswerPolicy, now: Millis) -> Outcome {
         let mut next = self.clone();
         match next.apply_answers(input.into(), answers, terms, now) {
@@ -404,7 +405,7 @@ impl Waiting {
         Outcome::Send { taken: TakenAnswers::new(), input, answered, freed: Vec::new() }
     }
 
-    /// True if the agent would not understand these answers yet: those to other calls of the same run are missing.
+    /// True if the agent would refuse these answers now, because outputs of other calls of the same run are missing.
     fn is_incomplete(&self, answered: &HashSet<usize>) -> bool {
         let mut runs = answered.iter().map(|at| &self.open[*at]).filter(|open| open.together).map(|open| open.run);
         runs.any(|run| self.open().any(|open| open.together && open.run == run))
@@ -420,7 +421,7 @@ impl Waiting {
         })
     }
 
-    /// Why a message that answers nothing does not reach the agent.
+    /// The reason why a message that answers no item does not reach the agent.
     fn reason_to_wait(&self) -> Option<String> {
         let mut open = self.open().filter(|open| open.item.kind != PendingKind::Tool);
         let item = &open.next()?.item;
@@ -507,7 +508,7 @@ fn check_answer(open: &Open, answer: &Answer, now: Millis) -> Result<CheckedDeci
     Ok(decided)
 }
 
-/// True if an answer was refused for what it says, and not because its item cannot be answered.
+/// True if an answer was refused because of its content, and not because its item cannot be answered.
 fn is_no_decision(fault: &Fault) -> bool {
     fault.code.as_deref().is_some_and(|code| [UNDECIDED, NOT_TAKEN].contains(&code))
 }
@@ -544,7 +545,7 @@ fn is_agent_message(message: &Message) -> bool {
     }
 }
 
-/// True if the client says something besides its answers: it does not wait for those that are missing.
+/// True if the input contains more than answers: the client then does not wait for the missing ones.
 fn says_more(input: &[Message]) -> bool {
     let said = input.iter().rev().take_while(|message| !is_agent_message(message));
     said.filter(|message| message.kind == MessageType::Message).any(|message| message.role != Some(Role::System))
