@@ -11,7 +11,7 @@ use serde::ser::{Serialize, SerializeSeq, SerializeTuple, Serializer};
 use crate::json::{Extra, Json};
 use crate::model::{self, Body, File, MessageType, Role, Status};
 
-/// A value in its serialized form, which reads back unchanged. For [`model::Message`], [`model::Content`] and
+/// The serialized form of a value, without loss. For [`model::Message`], [`model::Content`] and
 /// [`crate::call::RunInfo`]: `SerializedValue(&value)` serializes, `SerializedValue<Value>` deserializes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SerializedValue<T>(pub T);

@@ -9,15 +9,16 @@
 //! ["d",13,0,0,"Hel"]
 //! ```
 //!
-//! The second item of every line but the first is the time in milliseconds since the run was accepted. A line contains
-//! everything its event reports, so lines can be appended as events arrive and read without any other source. Each
-//! value is followed by a newline. Opaque JSON may contain newlines too, so a reader counts values and not lines.
+//! The second item of every line is a time in milliseconds since the run was accepted, except in the first line and in
+//! the lines without an event (`note`, `input`). A line contains the complete data of its event, so lines can be
+//! appended as events arrive, and read without any other source. Each value is followed by a newline. Opaque JSON may
+//! contain newlines too, so a reader counts values and not lines.
 //!
-//! Invariants: reading what was written gives an equal record. Lines written in several calls equal the lines written
-//! in one, except for notes (`["note",…]`: what the upstream reported about a turn that is still active) and for input
-//! that was replaced after its turn was written (`["input",[…]]`).
+//! Invariants: reading written lines gives an equal record. Lines written in several calls equal the lines written in
+//! one, except for notes (`["note",…]`: the upstream's data about a turn that is still active) and for input that was
+//! replaced after its turn was written (`["input",[…]]`).
 //!
-//! Not here: metadata of a run, which [`SerializedValue`] serializes separately, and where lines are stored.
+//! Not here: metadata of a run, which [`SerializedValue`] serializes separately, and the storage of lines.
 
 mod about;
 mod message;
@@ -34,7 +35,7 @@ pub const VERSION: u32 = 1;
 /// First item of the first line.
 const NAME: &str = "interlingua";
 
-/// Why lines are not a valid record.
+/// The reason why lines are not a valid record.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {

@@ -23,7 +23,7 @@ const MAX_TIME: Millis = 1 << 53;
 /// Restores a record from its lines. An incomplete last line is dropped.
 ///
 /// # Errors
-/// A line is invalid.
+/// There is no complete first line, another version of the format wrote the lines, or a line is invalid.
 pub fn read(lines: &[u8]) -> Result<Record, JournalError> {
     let mut record = None;
     replay(&mut record, lines)?;
@@ -40,8 +40,8 @@ pub fn extend(record: Record, lines: &[u8]) -> Result<Record, JournalError> {
     record.ok_or(JournalError::Empty)
 }
 
-/// Where the lines of the first `events` events end, with what belongs to them. `None`: there are fewer, or a line is
-/// invalid.
+/// The end of the lines of the first `events` events in bytes, including the notes and replaced inputs after the last
+/// event. `None`: `lines` contains fewer events, or an invalid line before that end.
 #[must_use]
 pub fn end_of(lines: &[u8], events: u64) -> Option<usize> {
     let mut values = serde_json::Deserializer::from_slice(lines).into_iter::<Line<'_>>();

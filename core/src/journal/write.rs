@@ -11,8 +11,8 @@ use crate::json::Extra;
 use crate::run::{self, Record, Run, RunError, Turn};
 use crate::step::Step;
 
-/// Appends the lines of all events from index `from` on. To continue earlier output, pass the record's length at that
-/// time.
+/// Appends the lines of all events from index `from` on to `out`. To continue earlier output, pass [`Record::len`] at
+/// that time.
 pub fn write(record: &Record, from: u64, out: &mut Vec<u8>) {
     let created_at = record.run().created_at;
     for step in record.steps(from) {

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::fault::Fault;
 use crate::filter::truncated;
 
-/// Why a turn failed, for operators only: no client protocol shows it. Configured secrets are masked in all texts.
+/// The cause of a failed turn, for operators only: no client protocol shows it. Configured secrets are masked in all
+/// texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FailureCause {

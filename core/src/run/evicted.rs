@@ -1,6 +1,6 @@
 //! The beginning of a text that is not in memory: its length and its hash, which is enough to compare texts with it.
 //!
-//! Not here: when a record evicts text, and how it gets it back ([`super::Record::evict`]).
+//! Not here: evicting and restoring a record's texts ([`super::Record::evict`]).
 
 use std::hash::{DefaultHasher, Hasher};
 

@@ -1,4 +1,4 @@
-//! The first words of a run, in a line for lists.
+//! The first words of a run, as one line for lists.
 
 use super::state::Run;
 use crate::model::{Content, Message, Role};
@@ -7,8 +7,8 @@ use crate::model::{Content, Message, Role};
 const MAX_CHARS: usize = 120;
 
 impl Run {
-    /// The beginning of what the client said in the first turn, on one line: at most 120 characters. The name of the
-    /// kind of content if it has no text; empty if there is no input.
+    /// The beginning of the user's last message in the first turn, on one line: at most 120 characters. If that message
+    /// has no text, the name of its type. Empty if the first turn has no input.
     #[must_use]
     pub fn preview(&self) -> String {
         let Some(turn) = self.turns.first() else { return String::new() };

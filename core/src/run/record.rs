@@ -1,7 +1,7 @@
 //! The record of a run: the run's state and the sequence of events that built it.
 //!
-//! [`Record`] is the only code that changes a run, so it enforces the grammar of [`crate::event`]. Not here: what an
-//! upstream's frames mean ([`crate::normalize`]) and how a record is serialized ([`crate::journal`]).
+//! [`Record`] is the only code that changes a run, so it enforces the grammar of [`crate::event`]. Not here: the
+//! meaning of an upstream's frames ([`crate::normalize`]), and the serialized form of a record ([`crate::journal`]).
 
 mod evict;
 mod rewind;
@@ -90,7 +90,7 @@ pub struct Record {
     now: Millis,
     size: usize,
     turn_updated_at: u64,
-    /// The number of events when the input of the active turn was replaced.
+    /// The number of events when the input of the active turn was last replaced.
     input_set_at: u64,
 }
 
@@ -196,7 +196,7 @@ impl Record {
         self.run.turns.last().is_some_and(|turn| turn.end.is_none())
     }
 
-    /// The step with this sequence number. `None` if there is no such step, or if it is evicted.
+    /// The step with this sequence number. `None`: the step does not exist, or is evicted.
     #[must_use]
     pub fn step(&self, sequence: u64) -> Option<Step<'_>> {
         let entry = self.log.get(usize::try_from(sequence.checked_sub(self.evicted)?).ok()?)?;
@@ -225,7 +225,7 @@ impl Record {
         self.emit(Event::TurnStarted { turn });
     }
 
-    /// Begins a turn that stands for a turn of another run, which answers this run's pending items.
+    /// Begins a turn that represents a turn of another run, which answers this run's pending items.
     pub fn start_linked_turn(&mut self, other: RunId) {
         self.start_turn(model::Input::default());
         if let Some(last) = self.run.turns.last_mut() {
@@ -233,7 +233,7 @@ impl Record {
         }
     }
 
-    /// Replaces the input of the active turn. Only before the agent has answered anything.
+    /// Replaces the input of the active turn. Call it only before the agent has begun its answer.
     pub fn set_input(&mut self, input: impl Into<model::Input>) {
         self.input_set_at = self.len();
         if let Some(turn) = self.run.turns.last_mut() {
@@ -334,7 +334,7 @@ impl Record {
         self.emit(Event::ContentReplaced { message, content, version });
     }
 
-    /// Ends a content. `value` is required for anything but plain texts, and optional for calls.
+    /// Ends a content. `value` is required for all contents but plain texts, and optional for calls.
     pub fn finish_content(&mut self, message: u32, content: u32, value: Option<model::Content>, extra: Extra) {
         self.size += value.as_ref().map_or(0, |value| content_size(value) + value.extra.size()) + extra.size();
 
@@ -383,7 +383,8 @@ impl Record {
         self.emit(Event::MessageFinished { message });
     }
 
-    /// Updates what the upstream reports about the turn as a whole.
+    /// Updates the data that the upstream reports about the turn as a whole: keeps the first id, replaces the usage,
+    /// and merges unknown fields.
     pub fn update_turn(&mut self, upstream_id: Option<&str>, usage: Option<Json>, extra: Extra) {
         self.turn_updated_at = self.len();
         let Some(turn) = self.run.turns.last_mut() else { return };
@@ -403,11 +404,12 @@ impl Record {
         }
     }
 
-    /// [`Self::len`] at the last [`Record::update_turn`], which leaves no event.
+    /// [`Self::len`] at the last [`Record::set_input`], which adds no event.
     pub(crate) const fn input_set_at(&self) -> u64 {
         self.input_set_at
     }
 
+    /// [`Self::len`] at the last [`Record::update_turn`], which adds no event.
     pub(crate) const fn turn_updated_at(&self) -> u64 {
         self.turn_updated_at
     }
@@ -422,7 +424,8 @@ impl Record {
         }
     }
 
-    /// Sets what the agent waits for after the turn that is about to end, so that the event of the end stores it.
+    /// Sets the condition that the agent waits for after the turn that is about to end, so that the event of the end
+    /// stores it.
     pub fn set_awaits(&mut self, awaits: Awaits) {
         debug_assert!(self.in_turn(), "the end of the turn stores what the agent waits for");
         if let Some(turn) = self.run.turns.last_mut() {
@@ -447,8 +450,8 @@ impl Record {
         self.emit(Event::TurnFinished { turn, end });
     }
 
-    /// Ends a turn that never reached the agent: the run is back in its state before the turn. `error` is the reason;
-    /// `None` if the run has to wait for something else first.
+    /// Ends a turn that never reached the agent: the run returns to its state before the turn. `error` is the reason;
+    /// `None` if the turn was postponed without an error.
     pub fn withdraw_turn(&mut self, error: Option<RunError>) {
         debug_assert!(
             self.run.turns.last().is_some_and(|turn| !turn.answer_started),
@@ -468,7 +471,8 @@ impl Record {
         self.emit(Event::RunFinished { end });
     }
 
-    /// Ends everything that is open, including the run, in whatever state the record is.
+    /// Ends all open messages, the active turn and the run, in any state of the record. No effect on a finished record.
+    /// With an end other than success, open messages are incomplete.
     pub fn close(&mut self, end: End, error: Option<RunError>) {
         if self.is_finished() {
             return;

@@ -15,7 +15,7 @@ use crate::model::{self, Body, ContentType, MessageType, Role, Status};
 /// One unit of work for an agent: one or more turns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// Assigned by the gateway.
+    /// The run's id, assigned by the gateway or chosen by the client's protocol.
     pub id: RunId,
     /// The agent's name in the configuration.
     pub agent: String,
@@ -48,18 +48,18 @@ pub struct Turn {
     /// had before the turn: it waits for the same pending items again.
     pub withdrawn: bool,
     /// The run that answered this run's pending items, if it was another one. Such a turn has no input and no messages;
-    /// it ends as that run's turn did, and ends this run.
+    /// it ends as that run's turn ended, and ends this run.
     pub answered_by: Option<RunId>,
     /// The outcome; `None` while the turn is active.
     pub end: Option<End>,
     /// When the turn ended.
     pub ended_at: Option<Millis>,
-    /// The condition that the agent waits for, besides pending items. `None` for turns that earlier versions recorded.
+    /// The condition that the agent waits for, besides pending items. `None`: it waits for none, or an earlier version
+    /// recorded the turn.
     pub awaits: Option<Awaits>,
     /// The error, safe to show to clients.
     pub error: Option<RunError>,
-    /// Details of the error. Operators see them, clients do not. `None`: the turn did not fail, or the error has no
-    /// details.
+    /// Details of the error, for operators only. `None`: the turn did not fail, or the error has no details.
     pub cause: Option<Box<FailureCause>>,
     /// Token usage as the upstream reports it.
     pub usage: Option<Json>,
@@ -159,7 +159,7 @@ pub struct CallHead {
 }
 
 impl Slot {
-    /// The current text: text, refusal or arguments. Empty for other contents. Without its evicted part, unless the
+    /// The current text: text, refusal or arguments. Empty for other contents. Excludes the evicted part, unless the
     /// record is whole ([`Record::is_whole`](super::Record::is_whole)).
     #[must_use]
     pub fn text(&self) -> &str {
@@ -232,13 +232,13 @@ impl Slot {
         model::Content { body, extra: self.extra.clone() }
     }
 
-    /// The tool output in this content, if its message is one. Only for finished contents.
+    /// The tool output in this content. `None`: the content is not finished, or its data is no output.
     #[must_use]
     pub fn output(&self) -> Option<model::ToolOutput> {
         self.value.as_ref()?.as_data()?.decode()
     }
 
-    /// The data in this content. Only for finished contents.
+    /// The data in this content. `None`: the content is not finished, or has no data.
     #[must_use]
     pub fn data(&self) -> Option<&Json> {
         self.value.as_ref()?.as_data()
@@ -281,7 +281,7 @@ impl Message {
         }
     }
 
-    /// Approximate memory metadata_size the id and the contents, in bytes.
+    /// Approximate memory of the message without its id and contents, in bytes.
     pub(super) fn metadata_size(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let json = [&self.usage, &self.metadata, &self.announced_metadata].map(|json| json_size(json.as_ref()));
@@ -312,19 +312,19 @@ impl Run {
         }
     }
 
-    /// The current turn, or the last one.
+    /// The active turn, or the last one. `None`: no turn has begun.
     #[must_use]
     pub fn turn(&self) -> Option<&Turn> {
         self.turns.last()
     }
 
-    /// The error of the last turn.
+    /// The error of the last turn. `None`: it has none, or there is no turn.
     #[must_use]
     pub fn error(&self) -> Option<&RunError> {
         self.turn()?.error.as_ref()
     }
 
-    /// The usage of the last turn.
+    /// The token usage of the last turn. `None`: the agent reported none, or there is no turn.
     #[must_use]
     pub fn usage(&self) -> Option<&Json> {
         self.turn()?.usage.as_ref()
@@ -344,8 +344,8 @@ impl Run {
         self.turns.iter().rposition(|turn| !turn.withdrawn)
     }
 
-    /// Outcome and end time of the run. Between two turns: those of the last turn that reached the agent. `None` while
-    /// the agent works.
+    /// Outcome and end time of the run. Between two turns: those of the last turn that reached the agent. `None`: the
+    /// agent is working, or no turn has reached it.
     #[must_use]
     pub fn outcome(&self) -> Option<(End, Millis)> {
         if let (Some(end), Some(at)) = (self.end, self.finished_at) {
@@ -356,7 +356,7 @@ impl Run {
         Some((last.end?, last.ended_at?))
     }
 
-    /// The run that answers, or has answered, this run's pending items.
+    /// The run that answers, or has answered, this run's pending items. `None`: no other run does.
     #[must_use]
     pub fn answered_by(&self) -> Option<RunId> {
         self.turn().filter(|turn| !turn.withdrawn)?.answered_by

@@ -1,7 +1,7 @@
-//! Giving back the memory of events that are safe in a store while no one reads them, and getting them back.
+//! Frees the memory of events that a store has while no client reads them, and restores them.
 //!
-//! Evicted are events and the texts they added to messages and reasoning. Everything else stays: it is small, or what
-//! the run waits for is derived from it. Not here: which events are safe, and whether someone reads them (the engine).
+//! Eviction covers events and the texts that they added to messages and reasoning. All other data stays: it is small,
+//! or the pending items of the run are derived from it. Not here: the choice of events, and their readers (the engine).
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::run::evicted::EvictedText;
 use crate::run::state::{Message, Slot, Version};
 
 impl Record {
-    /// Evicts the first `to` events. They must be in a store, from which [`Record::restore`] gets them back.
+    /// Evicts the first `to` events. A store must contain them, for [`Record::restore`].
     ///
     /// The record can still grow, be rewound to events that are not evicted, and be written from there on.
     pub fn evict(&mut self, to: u64) {
@@ -57,8 +57,8 @@ impl Record {
         self.evicted == 0
     }
 
-    /// Gets evicted events and texts back from another record of the same run. False, and nothing changes, if that does
-    /// not have all of them.
+    /// Restores evicted events and texts from another record of the same run. False: the other record lacks some of
+    /// them, and this one is unchanged.
     pub fn restore(&mut self, from: &Self) -> bool {
         if self.is_whole() {
             return true;

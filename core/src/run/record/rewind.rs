@@ -1,6 +1,6 @@
-//! Undoing the last events of a record, to show an earlier state of a run: up to the events that a store has committed.
+//! Reverts the last events of a record, to show an earlier state of a run: up to the events that a store has committed.
 //!
-//! Not here: which events are committed, and who sees what (the engine).
+//! Not here: the commits and the visibility of states (the engine).
 
 use super::Record;
 use crate::event::Event;
@@ -8,7 +8,8 @@ use crate::json::Extra;
 use crate::run::state::{Run, Slot, Version};
 
 impl Record {
-    /// Undoes all events from index `to` on. The first event, the start of the run, always stays, as do evicted events.
+    /// Reverts all events from index `to` on. The first event, the start of the run, always stays, as do evicted
+    /// events.
     ///
     /// The cost is proportional to what is reverted. Values that have no event of their own stay: updates of the turn,
     /// the usage from the end of a message, and the reason why a run was closed between two turns.
@@ -22,7 +23,7 @@ impl Record {
     }
 }
 
-/// Undoes the last event. Returns roughly how many bytes the run shrank by.
+/// Reverts the last event. Returns roughly how many bytes the run shrank by.
 fn undo(run: &mut Run, event: Event) -> usize {
     match event {
         Event::RunStarted => {}
