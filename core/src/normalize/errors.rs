@@ -15,7 +15,7 @@ use crate::json::{Extra, Json};
 use crate::model_error::Complaint;
 use crate::run::RunError;
 
-/// Error texts as clients get them: masked by the gateway, then filtered.
+/// Makes error texts safe for clients: masked by the gateway's function, then filtered.
 #[derive(Clone, Copy)]
 pub(super) struct ErrorFilter(pub(super) fn(&str) -> Cow<'_, str>);
 
@@ -34,10 +34,11 @@ impl ErrorFilter {
         RunError { message: self.text(&code, &message), code: self.code(&code) }
     }
 
-    /// The error of a turn, with the code of its class, or the agent's own code if that says more. `end`: the end of the turn as the agent reports it.
+    /// The error of a turn, with the code of its class, or with the agent's own code if that is more specific. `end`:
+    /// the end of the turn as the agent reports it.
     pub(super) fn end(self, error: &AgentError<'_>, end: Option<End>) -> RunError {
         let (code, message) = named(error);
-        // The reason of an answer that is merely incomplete, or rejected, is no failure of the agent.
+        // An incomplete or rejected answer is no failure of the agent.
         let kind = match end {
             None | Some(End::Failed) => class(error, &code, &message),
             Some(_) => None,
@@ -103,8 +104,8 @@ fn code_and_message(raw: &RawValue) -> (String, String) {
     (code, message)
 }
 
-/// The code of an error of a known class. Codes of the Agent API that say more than the class stay; all others could be
-/// mistaken for faults of the client or the gateway.
+/// The code of an error of a known class. Codes of the Agent API that are more specific than the class stay; all others
+/// could be mistaken for faults of the client or the gateway.
 fn code_of_class(code: &str, kind: FaultKind) -> &str {
     let is_own = code.starts_with("MODEL_") || code.starts_with("UPSTREAM_") || code == "TIMEOUT";
     let is_kept = is_own && kind != FaultKind::UpstreamCredentials && error_class::of_code(code) == Some(kind);

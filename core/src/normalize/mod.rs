@@ -1,16 +1,17 @@
-//! Repairing what upstreams really send: from the events of connectors to events that keep the grammar.
+//! Repairs the answers of real upstreams: turns the events of connectors into events that keep the grammar.
 //!
-//! The rules are those of docs/protocols/agent-api.md#repairs. Where an upstream deviates from the specification,
-//! nothing it sent is lost, nothing is emitted twice, and every message, content and turn that begins also ends.
-//! `slots` handles the contents of one message, `slot` one of them, `merge` fragments of data, `same` finds messages of
-//! the final output that were emitted under another id, `names` chooses the ids of messages, `protocol_events` and
-//! `room` bound what the model has no word for, `errors` reads what agents say of their failures.
+//! The rules are those of docs/protocols/agent-api.md#repairs. If an upstream deviates from the specification, no
+//! content is lost, no content is emitted twice, and every message, content and turn that begins also ends. `slots`
+//! handles the contents of one message, `slot` one of them, `merge` fragments of data. `same` finds messages of the
+//! final output that were emitted under another id, and `names` chooses the ids of messages. `protocol_events` and
+//! `room` limit events for which the model has no type. `errors` reads the errors that agents report.
 //!
 //! Texts: every fragment that arrives before the end of its message is emitted once, in order. A complete text that
-//! contradicts what was emitted replaces it, immediately unless that happens all the time. Whatever arrives after the
-//! end of its message or turn is not emitted ([`Normalizer::ignored`] counts it).
+//! contradicts the emitted text replaces it: immediately while a budget of such replacements lasts, later when the text
+//! is final. An event that arrives after the end of its message or turn is not emitted ([`Normalizer::ignored`] counts
+//! it).
 //!
-//! The time is proportional to the bytes received, and everything that is held counts towards the limit.
+//! The time is proportional to the received bytes, and all buffered data counts towards the limit.
 //!
 //! Not here: reading frames (the connectors), keeping the grammar ([`crate::run::Record`] does), waiting and giving
 //! up on a silent upstream (the engine).
@@ -45,13 +46,13 @@ use crate::run::{FailureCause, MessageEnd, MessageStart, Record, RunError, reser
 
 /// Number of messages without an end that are compared with messages of the final output that have other ids.
 const MAX_OPEN: usize = 16;
-/// Number of unknown fields of responses that are stored per turn.
+/// Maximum number of unknown fields of responses that are stored per turn.
 const MAX_NOTED: usize = 256;
 
 /// The limit of a record, divided by this, may be spent on replacing texts before they are final.
 const REPLACE_DIVISOR: usize = 16;
 
-/// The error text of a turn that the agent rejected without a reason. Text that it sent before is more useful.
+/// The error text of a turn that the agent rejected without a reason.
 pub const REJECTED: &str = "the agent rejected the request";
 
 /// The effect of an event on the turn.
@@ -69,10 +70,10 @@ pub struct Normalizer {
     messages: Vec<MessageState>,
     /// The index in `messages` by the upstream's id. The latest one if an id is reused.
     by_id: HashMap<String, usize>,
-    /// The message of the last content: nearly always that of the next one too.
+    /// The message of the last content, which is nearly always the message of the next one too.
     current: Option<usize>,
-    /// A complete data content of a message that was not announced: the message's own event, which says what it is,
-    /// nearly always comes next (docs/protocols/agent-api.md#example-unannounced-call).
+    /// A complete data content of a message that was not announced. It waits for the message's own event, which has the
+    /// message's type and nearly always comes next (docs/protocols/agent-api.md#example-unannounced-call).
     stash: Option<usize>,
     response_id: Option<String>,
     /// A message whose last content is an image, audio, video or file without an end. Some agents never end them.
@@ -81,15 +82,15 @@ pub struct Normalizer {
     emitted: same::FinishedMessages,
     names: Names,
     /// Number of unknown fields of responses that are stored so far.
-    turn_updated_at: usize,
-    /// The end of a response with another id (docs/protocols/agent-api.md#repair-13): it counts if no other end
+    noted_fields: usize,
+    /// The end of a response with another id (docs/protocols/agent-api.md#repair-13): it applies if no other end
     /// arrives.
     foreign_end: Option<(End, Option<RunError>)>,
-    /// Whether that end is a rejection and no event arrived since.
+    /// True if that end is a rejection and no event arrived since.
     rejected: bool,
     /// The most memory a record may take, in bytes.
     limit: usize,
-    /// Bytes that are held back: they count towards the limit too.
+    /// Bytes of buffered data, which count towards the limit too.
     held: usize,
     /// Bytes of replacements that may still be emitted before they are final.
     replace_budget: usize,
@@ -99,7 +100,7 @@ pub struct Normalizer {
     heartbeats: u64,
     complaint: Option<String>,
     awaits: Option<Awaits>,
-    /// Whether the run can wait for its agent's next turn.
+    /// True if the run can wait for a further turn.
     may_wait: bool,
     protocol_events: ProtocolEvents,
     mask: Mask,
@@ -121,7 +122,7 @@ impl Normalizer {
             response_id: None,
             emitted: same::FinishedMessages::default(),
             names: Names::default(),
-            turn_updated_at: 0,
+            noted_fields: 0,
             foreign_end: None,
             rejected: false,
             limit,
@@ -146,7 +147,7 @@ impl Normalizer {
         self
     }
 
-    /// For a run that ends with this turn: it waits for nothing, whatever the agent reports.
+    /// Sets that the run ends with this turn: it does not wait, even if the agent reports that it does.
     #[must_use]
     pub const fn ending_the_run(mut self) -> Self {
         self.may_wait = false;
@@ -165,7 +166,8 @@ impl Normalizer {
         self.begun
     }
 
-    /// The upstream's last error text, unfiltered: for the log only.
+    /// The upstream's last error text, for the log and operators: without secrets, at most 512 bytes and an ellipsis.
+    /// `None`: the upstream reported no error.
     #[must_use]
     pub fn complaint(&self) -> Option<&str> {
         self.complaint.as_deref()
@@ -192,7 +194,8 @@ impl Normalizer {
 
     /// Applies one event of the agent to the record.
     ///
-    /// # Errors [`FaultKind::UpstreamTooLarge`] if the record exceeds its limit. The caller still has to end the turn.
+    /// # Errors
+    /// [`FaultKind::UpstreamTooLarge`] if the record exceeds its limit. The caller still has to end the turn.
     pub fn emit(&mut self, record: &mut Record, event: &AgentEvent<'_>) -> Result<Progress, Fault> {
         if self.ended {
             self.ignored += 1;
@@ -225,7 +228,7 @@ impl Normalizer {
         Ok(if self.ended { Progress::Ended } else { Progress::More })
     }
 
-    /// The hot path: one more fragment of the open text. True if the event was one.
+    /// The hot path: one more fragment of the open text. False: the event is another one.
     #[inline]
     fn fragment(&mut self, record: &mut Record, event: &ContentEvent<'_>) -> bool {
         if event.update != ContentUpdate::Append || self.stash.is_some() || !event.extra.is_empty() {
@@ -244,7 +247,7 @@ impl Normalizer {
         true
     }
 
-    /// Handles the end of the body or the connection: without a terminal response the turn has failed
+    /// Handles the end of the body or the connection. Without a terminal response the turn has failed
     /// (docs/protocols/agent-api.md#repair-10).
     pub fn end_of_body(&mut self, record: &mut Record) {
         if self.ended {
@@ -263,7 +266,7 @@ impl Normalizer {
         self.finish_as(record, End::Failed, Some(error), FailureCause::from_fault(fault));
     }
 
-    /// Ends the turn as cancelled.
+    /// Ends the turn as canceled. Emitted content stays.
     pub fn cancel(&mut self, record: &mut Record) {
         self.finish(record, End::Canceled, None);
     }
@@ -280,7 +283,7 @@ impl Normalizer {
         self.settle_stash(record);
         let message_end = if end == End::Completed { End::Completed } else { End::Incomplete };
         for index in 0..self.messages.len() {
-            // A message that was announced but never got a content is left out.
+            // A message that was announced but never received a content is left out.
             if !self.messages[index].finished && self.messages[index].has_something() {
                 self.finish_message(record, index, MessageEnd::new(message_end));
             }
@@ -311,12 +314,9 @@ impl Normalizer {
         let end = event.end;
         let error = event.error.as_ref().map(|error| self.report_error(error, end));
         if own {
-            let extra = if self.turn_updated_at + event.extra.len() <= MAX_NOTED {
-                to_extra(&event.extra)
-            } else {
-                Extra::new()
-            };
-            self.turn_updated_at += extra.len();
+            let extra =
+                if self.noted_fields + event.extra.len() <= MAX_NOTED { to_extra(&event.extra) } else { Extra::new() };
+            self.noted_fields += extra.len();
             record.update_turn(id, event.usage.as_ref().map(JsonRef::to_json), extra);
             self.awaits = event.awaits.or(self.awaits);
         }
@@ -340,7 +340,7 @@ impl Normalizer {
                         code: FaultKind::AgentFailed.code().to_owned(),
                         message: if end == End::Rejected { REJECTED } else { "the agent failed" }.to_owned(),
                     }),
-                    // A completed response has no error, whatever the field says.
+                    // A completed response has no error, independent of the field.
                     (End::Completed, _) => None,
                     (_, error) => error,
                 };
@@ -440,7 +440,7 @@ impl Normalizer {
                     self.ignored += 1;
                     return;
                 }
-                // Its end contains more than it was closed with.
+                // The end contains more contents than the message had when it was closed.
                 let more = self.open(event);
                 self.messages[more].continues = Some(index);
                 for (place, part) in parts.iter().enumerate() {
@@ -588,7 +588,7 @@ impl Normalizer {
         }
     }
 
-    /// Emits what can be emitted of a message now.
+    /// Emits the part of a message that can be emitted now.
     fn emit_message(&mut self, record: &mut Record, index: usize) {
         if self.messages[index].slots.is_empty() {
             return;
@@ -613,8 +613,8 @@ impl Normalizer {
         state.at = Some(record.start_message(announced));
     }
 
-    /// Another message begins: a message that ends with unfinished media is over. Kept open until the end of the turn,
-    /// it would hold back the others in protocols that send one message at a time.
+    /// Another message begins, so a message that ends with unfinished media is closed. Left open until the end of the
+    /// turn, it would delay the other messages in protocols that send one message at a time.
     fn close_media(&mut self, record: &mut Record) {
         let Some(index) = self.unclosed.take() else { return };
         let state = &self.messages[index];

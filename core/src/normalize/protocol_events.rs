@@ -17,17 +17,17 @@ const MAX_EVENT: usize = 256 << 10;
 /// The limit of a record, divided by this, may be spent on such events.
 const DIVISOR: usize = 4;
 
-/// So many messages that were dropped as a whole are known again, so that their loss counts once.
+/// Maximum number of dropped messages that are remembered, so that the loss of each counts once.
 const MAX_DROPPED: usize = 1024;
 
 /// The number and bytes of such events in a run, and the dropped ones.
 #[derive(Debug)]
 pub(super) struct ProtocolEvents {
-    /// The most that all of a run may have, in bytes.
+    /// The maximum of all such events of a run, in bytes.
     most: usize,
     /// The bytes in the run. `None`: not counted yet.
     used: Option<usize>,
-    /// The bytes of those that have not ended, by their place among the messages of the turn.
+    /// The bytes of each event that has not ended, by the index of its message in the turn.
     open: HashMap<usize, usize>,
     /// Hashes of the ids of messages that were dropped as a whole: a response repeats them at its end.
     dropped: HashSet<u64>,
@@ -35,12 +35,13 @@ pub(super) struct ProtocolEvents {
 }
 
 impl ProtocolEvents {
-    /// `limit`: that of the record.
+    /// `limit`: the maximum size of the record, in bytes.
     pub(super) fn new(limit: usize) -> Self {
         Self { most: limit / DIVISOR, used: None, open: HashMap::new(), dropped: HashSet::new(), losses: Losses::new() }
     }
 
-    /// Counts bytes of an event: all of it so far, unless they are `more`. Returns whether they fit.
+    /// Counts bytes of an event. `more`: `bytes` is a further part; otherwise it is the size of the whole event so far.
+    /// Returns whether they fit.
     pub(super) fn admit(&mut self, record: &Record, message: Option<usize>, bytes: usize, more: bool) -> bool {
         let used = *self.used.get_or_insert_with(|| earlier(record));
         let known = message.and_then(|message| self.open.get(&message)).copied().unwrap_or(0);
@@ -60,7 +61,7 @@ impl ProtocolEvents {
         true
     }
 
-    /// Notes that a message was dropped as a whole.
+    /// Records that a message was dropped as a whole.
     pub(super) fn note_dropped(&mut self, id: &str) {
         if self.dropped.len() < MAX_DROPPED {
             self.dropped.insert(hash(id));
@@ -72,7 +73,7 @@ impl ProtocolEvents {
         !self.dropped.is_empty() && self.dropped.contains(&hash(id))
     }
 
-    /// An open one is dropped: it takes no room any more.
+    /// Removes a dropped event that had not ended from the count.
     pub(super) fn forget(&mut self, message: usize) {
         if let (Some(used), Some(bytes)) = (&mut self.used, self.open.remove(&message)) {
             *used = used.saturating_sub(bytes);

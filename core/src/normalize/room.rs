@@ -1,7 +1,7 @@
-//! Drops the events that there is no room for: those that the model has no word for ([`MessageType::ProtocolEvent`]),
-//! before they reach the record.
+//! Drops events that exceed the limits for events without a type in the model ([`MessageType::ProtocolEvent`]), before
+//! they reach the record.
 //!
-//! Not here: how much room there is ([`super::protocol_events`]).
+//! Not here: the limits ([`super::protocol_events`]).
 
 use super::Normalizer;
 use super::protocol_events::size;
@@ -19,7 +19,7 @@ impl Normalizer {
         self.protocol_events.losses.as_slice()
     }
 
-    /// False for the message of an event that there is no room for, which is dropped then.
+    /// False for the message of an event that exceeds the limits: the event is dropped then.
     pub(super) fn reserve_message(&mut self, record: &mut Record, event: &MessageEvent<'_>) -> bool {
         let id = event.id.as_deref().filter(|id| !id.is_empty());
         let latest = id.and_then(|id| self.by_id.get(id).copied());
@@ -27,7 +27,7 @@ impl Normalizer {
             let state = &self.messages[index];
             (state.kind == MessageType::ProtocolEvent, state.finished)
         });
-        // The end of one that is over repeats it.
+        // The end of a finished message repeats its contents.
         if (event.kind != Some(MessageType::ProtocolEvent) && !is_one) || (is_over && event.end.is_some()) {
             return true;
         }
@@ -56,7 +56,7 @@ impl Normalizer {
         false
     }
 
-    /// False for a content of such an event that there is no room for: the event is dropped then.
+    /// False for a content of an event that exceeds the limits: the event is dropped then.
     pub(super) fn reserve_content(&mut self, record: &mut Record, event: &ContentEvent<'_>) -> bool {
         let known = match event.message.as_deref().filter(|id| !id.is_empty()) {
             Some(id) => self.by_id.get(id).copied(),
@@ -74,7 +74,7 @@ impl Normalizer {
         false
     }
 
-    /// Ends a message of which nothing is kept, except for what is in the record already.
+    /// Ends the message of a dropped event. Contents that are in the record already stay.
     fn drop_event(&mut self, record: &mut Record, index: usize) {
         self.protocol_events.forget(index);
         if self.stash == Some(index) {

@@ -13,7 +13,7 @@ use crate::json::Json;
 use crate::model::{Body, Content, ContentType, ToolCall};
 use crate::run::{Message, Record, Slot, text_hash};
 
-/// Number of messages with one digest, and of contents of one message, that are compared. Usually the first one
+/// Maximum number of messages with one digest, and of contents of one message, that are compared. Usually the first one
 /// matches.
 const MAX_COMPARED: usize = 16;
 

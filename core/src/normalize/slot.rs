@@ -152,7 +152,7 @@ impl ContentState {
         }
     }
 
-    /// Stores what identifies the call, unless the content has begun.
+    /// Stores the identity of the call, unless the content has begun.
     fn learn(&mut self, call: &CallPart<'_>) {
         if self.at.is_some() {
             return;

@@ -1,4 +1,4 @@
-//! The contents of one message while they arrive: which of them is open, which wait, what is held back.
+//! The contents of one message while they arrive: the open content, the waiting ones, and the buffered data.
 //!
 //! Contents of one message are emitted one after the other. A text is closed as soon as another content has something
 //! to emit; a call stays open until its arguments are complete, and contents that arrive meanwhile wait.
@@ -28,9 +28,9 @@ pub(super) struct MessageState {
     /// Its index in the run, once it has begun there.
     pub(super) at: Option<u32>,
     pub(super) finished: bool,
-    /// Its own event has arrived.
+    /// True if the message's own event has arrived.
     pub(super) announced: bool,
-    /// It was ended because another message began, not by the upstream.
+    /// True if the message was closed because another one began, not by the upstream.
     pub(super) closed_for_next: bool,
     /// The message of the same id that was closed this way and that this one continues.
     pub(super) continues: Option<usize>,
@@ -227,7 +227,7 @@ impl MessageState {
         digests
     }
 
-    /// True if a complete text continues what was received of a content.
+    /// True if a complete text continues the received part of a content.
     fn agrees(&self, record: &Record, place: usize, text: &str) -> bool {
         let slot = &self.slots.all[place];
         let emitted = if self.at.is_some() { self.beyond(record, place, text) } else { Some(text) };
@@ -367,7 +367,8 @@ impl MessageState {
         body == nothing || values.any(|value| same::same_body(&value.body, &body))
     }
 
-    /// The part of a text that follows what was emitted of it up to a content. `None` if it contradicts that.
+    /// The part of a text that follows the emitted part, up to and including a content. `None`: it contradicts the
+    /// emitted part.
     fn beyond<'t>(&self, record: &Record, place: usize, text: &'t str) -> Option<&'t str> {
         let emitted = &record.run().messages[self.at? as usize].slots;
         let pieces: Vec<&ContentState> = self.pieces(place).collect();
@@ -379,8 +380,8 @@ impl MessageState {
             .try_fold(rest, |rest, slot| slot.at.map_or(Some(rest), |at| emitted[at as usize].rest_of(rest)))
     }
 
-    /// Emits what can be emitted now. `replace_budget`: how many bytes of replacements may still be emitted before they
-    /// are final.
+    /// Emits the data that can be emitted now. `replace_budget`: the number of bytes of replacements that may still be
+    /// emitted before they are final.
     pub(super) fn emit(&mut self, record: &mut Record, replace_budget: &mut usize) {
         loop {
             if let Some(open) = self.slots.open {
@@ -423,7 +424,7 @@ impl MessageState {
         });
     }
 
-    /// Emits all that is left, since the message ends.
+    /// Emits all remaining data, because the message ends.
     pub(super) fn finish_slots(&mut self, record: &mut Record, replace_budget: &mut usize) {
         for place in 0..self.slots.all.len() {
             if !self.slots.all[place].finished {
@@ -487,7 +488,7 @@ pub(super) struct Slots {
     calls: HashMap<String, usize>,
     last: Option<u32>,
     open: Option<usize>,
-    /// Contents that have not begun and have something to emit.
+    /// Contents that have not begun and have data to emit.
     ready: BTreeSet<usize>,
     /// Bytes held, including this table.
     held: usize,
@@ -547,7 +548,7 @@ impl Slots {
         place
     }
 
-    /// Changes a content and updates what depends on it.
+    /// Changes a content, and updates the tables and counters that depend on it.
     fn change(&mut self, place: usize, change: impl FnOnce(&mut ContentState)) {
         let slot = &mut self.all[place];
         change(slot);
