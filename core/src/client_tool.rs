@@ -44,9 +44,9 @@ pub fn to_arguments(text: &str) -> String {
     Json::from_serialize(&json!({ "input": text })).text().to_owned()
 }
 
-/// The part of such arguments in front of the text.
+/// The part of the arguments of a [`free_text_function`] before the text.
 pub const FREE_TEXT_START: &str = "{\"input\":\"";
-/// The part of such arguments behind the text.
+/// The part of such arguments after the text.
 pub const FREE_TEXT_END: &str = "\"}";
 
 /// Appends a text in the form it has inside a JSON string. The escaped pieces of a text are the escaped text.
@@ -121,7 +121,7 @@ pub fn name_and_fields(tool: &Json) -> Option<(String, Extra)> {
     Some((name, function))
 }
 
-/// The same tool under another name.
+/// The tool under another name.
 #[must_use]
 pub fn renamed(tool: &Json, name: &str) -> Json {
     let Some(mut fields) = tool.decode::<Extra>() else { return tool.clone() };
@@ -140,10 +140,10 @@ pub fn name(tool: &Json) -> Option<String> {
     nested.as_ref().unwrap_or(&fields).get("name")?.decode::<String>().filter(|name| !name.is_empty())
 }
 
-/// Notes the name of a declared tool. Model servers refuse a request with two tools of one name.
+/// Records the name of a declared tool. Model servers refuse a request with two tools of one name.
 ///
 /// # Errors
-/// [`FaultKind::InvalidRequest`](crate::FaultKind::InvalidRequest) at `path` for a name that was declared before.
+/// [`FaultKind::Invalid`](crate::FaultKind::Invalid) at `path` for a name that was declared before.
 pub fn declare(name: &str, declared: &mut HashSet<String>, path: impl FnOnce() -> String) -> Result<(), Fault> {
     if declared.insert(name.to_owned()) {
         return Ok(());

@@ -18,7 +18,7 @@ const MAX_DAYS: u64 = 3650;
 /// The texts that [`Period::parse`] accepts, for JSON Schema.
 const PATTERN: &str = r"^\s*(?=\d)(\d+\s*d\s*)?(\d+\s*h\s*)?(\d+\s*m\s*)?(\d+\s*s\s*)?(\d+\s*ms\s*)?$";
 
-/// A duration in whole seconds: who comes back after it is not too early.
+/// A duration in whole seconds, rounded up, so that a retry after this time is never too early.
 #[must_use]
 pub const fn seconds_rounded_up(duration: Duration) -> u64 {
     duration.as_secs() + if duration.subsec_nanos() > 0 { 1 } else { 0 }

@@ -20,7 +20,8 @@ pub struct Url<'a> {
 }
 
 impl<'a> Url<'a> {
-    /// None for other schemes, user information, and characters that clients and servers read differently.
+    /// Parses a URL. `None`: it has another scheme, user information, or characters that clients and servers read
+    /// differently.
     pub fn parse(text: &'a str) -> Option<Self> {
         let (scheme, after) = text.split_once("://")?;
         let is_secure = scheme.eq_ignore_ascii_case("https");

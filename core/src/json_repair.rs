@@ -12,7 +12,8 @@ use crate::sse::Frame;
 /// The note of a connector or client protocol that repaired a text.
 pub const LOSS: &str = "bytes and escapes that are no characters are replaced by U+FFFD";
 
-/// The same JSON with U+FFFD in place of what is no character. `None`: nothing of the kind is in it.
+/// The same JSON with U+FFFD in place of bytes and escapes that are no characters. `None`: the JSON contains only
+/// characters.
 ///
 /// ```
 /// use interlingua_core::json_repair::repaired;
@@ -31,8 +32,8 @@ pub fn repaired(json: &[u8]) -> Option<String> {
     }
 }
 
-/// Hands a frame to a turn, and once more with its broken characters replaced if the turn cannot read it. True: it was
-/// replaced.
+/// Passes a frame to a turn, and once more with its broken characters replaced if the turn cannot read it. Returns true
+/// if characters were replaced.
 ///
 /// # Errors
 /// The fault of the turn.

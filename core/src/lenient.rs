@@ -143,7 +143,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Raw<'a> {
     }
 }
 
-/// JSON text: what a string holds, or the text of any other value. Empty for `null`.
+/// JSON text: the content of a string, or the text of any other value. Empty for `null`.
 #[derive(Debug, Default)]
 pub struct JsonText<'a>(pub Cow<'a, str>);
 
@@ -205,9 +205,9 @@ pub trait Fields<'de>: Default {
 /// Implements [`Fields`]: the name of a field on the wire, the field of the type, and how its value is read. Fields
 /// that are not listed are skipped.
 ///
-/// The ways to read a value are what is inside of `Text`, `Number`, `Raw`, `JsonText` and `Object`; without any, the
-/// type of the field says it. A block does what none of them does; it takes the value from the second name, and puts it
-/// into the first. Functions of the trait may follow.
+/// A value is read as the content of `Text`, `Number`, `Raw`, `JsonText` or `Object`, or by default as the type of the
+/// field. A block can read the value in any other way: it takes the value from the second name, and writes to the
+/// first. Functions of the trait may follow.
 ///
 /// ```
 /// use std::borrow::Cow;
@@ -266,7 +266,7 @@ fn read_fields<'de, T: Fields<'de>, A: MapAccess<'de>>(value: &mut T, mut object
     Ok(())
 }
 
-/// An object. Absent where another type stands.
+/// An object. Absent if the JSON has another type.
 #[derive(Debug)]
 pub struct Object<T>(pub Option<T>);
 

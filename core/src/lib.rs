@@ -1,8 +1,8 @@
 //! The canonical model and the adapter contract.
 //!
-//! [`model`] holds requests, messages and contents as the Agent API defines them. [`event`] describes an answer as it
-//! streams and [`run`] its accumulated state. [`call`] lists what a client can request and [`fault`] what can go wrong.
-//! A protocol adapter implements [`exchange`] (client side), [`connector`] (upstream side), or both.
+//! [`model`] defines requests, messages and contents as the Agent API does. [`event`] describes an answer as it
+//! streams, and [`run`] its accumulated state. [`call`] lists the requests of clients, and [`fault`] the errors. A
+//! protocol adapter implements [`exchange`] (client side), [`connector`] (upstream side), or both.
 //!
 //! Not here: sockets, clocks, random numbers, threads, runtimes. The caller passes in the time and new ids, so
 //! everything in this crate can be tested without I/O. Code that waits lives in the gateway.

@@ -123,8 +123,8 @@ open_set! {
         A2uiResponse = "a2ui_response",
         /// A user action in such an interface.
         A2uiAction = "a2ui_action",
-        /// An event of one protocol that the model has no word for: one data content
-        /// `{"protocol": "…", "event": {…}}`, the unchanged event. Clients of that protocol get it back unchanged.
+        /// An event of one protocol for which the model has no type: one data content `{"protocol": "…", "event": {…}}`
+        /// with the unchanged event. Clients of that protocol receive the event unchanged.
         ProtocolEvent = "protocol_event",
     }
 }
@@ -223,7 +223,7 @@ pub struct File {
     pub url: Option<String>,
     /// Id in the agent's file store.
     pub id: Option<String>,
-    /// Shown to people. `None`: unknown.
+    /// The file's name for people. `None`: unknown.
     pub name: Option<String>,
     /// Data URL or base64.
     pub data: Option<String>,
@@ -535,7 +535,7 @@ pub struct AgentRequest {
     pub session_id: Option<String>,
     /// The end user.
     pub user_id: Option<String>,
-    /// Passed on to the agent. `None`: it chooses.
+    /// The model's name, passed on to the agent. `None`: the agent chooses.
     pub model: Option<String>,
     /// Sampling parameters.
     pub sampling: Sampling,
@@ -548,7 +548,7 @@ pub struct AgentRequest {
 /// Sampling parameters of a request. `None` leaves the choice to the agent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sampling {
-    /// Passed on unchecked. `None`: the agent decides.
+    /// Sampling temperature, passed on unchecked.
     pub temperature: Option<f64>,
     /// Nucleus sampling threshold.
     pub top_p: Option<f64>,

@@ -115,7 +115,7 @@ impl Complaint {
 
         let nested = ["message", "detail", "details"].iter().find_map(|name| {
             let nested = fields.get(*name).filter(|nested| !is_empty(nested))?;
-            // The details of Google's errors repeat no sentence.
+            // The details of Google's errors contain no sentence.
             if *name == "details" && !own.is_empty() { None } else { Self::from_value(nested, levels) }
         });
         let mut found = match nested {
@@ -135,7 +135,7 @@ impl Complaint {
 
         found.status = found.status.or_else(|| status_in(fields));
         let code = word(&["code", "error_code", "errorCode"]);
-        // Some give the status as a number, others as its digits. Neither is a word for what went wrong.
+        // Some servers send the status as a number, others as a string of digits. Neither names the error.
         let code = Some(code).filter(|code| !code.is_empty() && code.parse::<u16>().is_err());
         let kind = word(&["type", "error_type", "errorType"]);
         if found.code.is_empty() {
@@ -158,7 +158,8 @@ impl Complaint {
         }
     }
 
-    /// The kind of fault. `status`: the HTTP status of the answer, `None` inside a 200. `None`: of no known class.
+    /// The kind of the fault. `None`: the class of the error is unknown. `status`: the HTTP status of the answer;
+    /// `None` for an error inside a 200.
     #[must_use]
     pub fn class(&self, status: Option<u16>) -> Option<FaultKind> {
         let words = std::iter::once(self.code.as_str()).chain(self.words.iter().map(String::as_str));
@@ -194,7 +195,7 @@ impl Complaint {
         (code, message)
     }
 
-    /// The fault of an answer that is nothing but this error, with a status of success.
+    /// The fault of an answer that has a status of success and consists only of this error.
     #[must_use]
     pub fn into_fault(self) -> Fault {
         let kind = self.class(None).unwrap_or(FaultKind::AgentFailed);
@@ -211,7 +212,8 @@ impl Complaint {
         fault
     }
 
-    /// The fault of a server that takes no request for now, and says so inside of a 200.
+    /// The fault of a server that accepts no requests at the moment and reports this inside a 200. `None`: the error is
+    /// of another class.
     pub fn not_now(&self) -> Option<Fault> {
         let kind = self.class(None)?;
         if !matches!(kind, FaultKind::UpstreamRateLimited | FaultKind::UpstreamOverloaded) {
