@@ -2,10 +2,10 @@
 
 use interlingua_core::fault::{Fault, FaultKind};
 
-/// So much may be held at once, in bytes.
+/// Maximum number of buffered bytes.
 const MAX_HELD: usize = 32 << 20;
 
-/// Counts what one turn holds back: media in pieces, sources, outputs of tools.
+/// Counts the bytes that one turn buffers: media in pieces, sources, outputs of tools.
 ///
 /// ```
 /// use interlingua_adapter_kit::held::BufferedBytes;

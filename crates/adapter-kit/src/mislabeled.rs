@@ -1,13 +1,13 @@
 //! An event stream that came under the content type of a whole body.
 //!
-//! Not here: telling such a body from JSON, which each connector does by its first bytes.
+//! Not here: distinguishing such a body from JSON, which each connector does by its first bytes.
 
 use interlingua_core::connector::{AgentTurn, EventSink};
 use interlingua_core::fault::{Fault, FaultKind};
 use interlingua_core::model_error::garbage;
 use interlingua_core::sse::Decoder;
 
-/// Hands the frames of a body to a turn.
+/// Passes the frames of a body to a turn.
 ///
 /// # Errors
 /// Those of the turn. If the body holds no frame: the error that it reports in another form, else

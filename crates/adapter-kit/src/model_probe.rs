@@ -1,6 +1,6 @@
-//! Finding out what a model server is: whether it is reachable, whether it has the model, and which server it is.
+//! Identifies a model server: whether it is reachable, whether it has the model, and its software.
 //!
-//! Sends nothing that a model works on. Not here: what else a protocol's own server says of itself (its connector).
+//! Sends no request that runs a model. Not here: findings that only the server of one protocol offers (its connector).
 
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
-//! Tools that stay declared for a whole session: clients whose protocols have sessions name them once, and servers
-//! without a memory want them in every request.
+//! Tools that stay declared for a whole session: clients whose protocols have sessions declare them once, and servers
+//! without a memory need them in every request.
 //!
-//! Not here: where a connector keeps them (its session state), and the form of tools in any protocol.
+//! Not here: the storage of the tools (a connector's session state), and their form in any protocol.
 
 use serde::{Deserialize, Serialize};
 

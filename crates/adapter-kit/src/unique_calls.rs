@@ -24,9 +24,9 @@ use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::probe::AgentProbe;
 use interlingua_core::sse;
 
-/// Calls of one turn that are told apart.
+/// Maximum number of calls of one turn that are distinguished.
 const MAX_CALLS: usize = 10_000;
-/// Calls without an output that a session remembers.
+/// Maximum number of calls without an output that a session remembers.
 const MAX_OPEN: usize = 64;
 /// The longest id that is stored, in bytes.
 const MAX_ID: usize = 512;

@@ -14,15 +14,15 @@ use super::StoreFuture;
 pub enum Signal {
     /// Cancel the run.
     Cancel,
-    /// Receivers of what happens in the run were named or removed.
+    /// Receivers of the run's push notifications were added or removed.
     ReceiversChanged,
 }
 
-/// What the processes that use a store agree on: leases, signals to the holder of a run, and runs whose process died.
+/// Coordination of the processes that use a store: leases, signals to the holder of a run, and runs whose process died.
 pub trait Coordination: Send + Sync + 'static {
-    /// Acquires a lease, or renews it for its holder: until `ttl` has passed no one else gets it. False: another holder
-    /// has it. A holder's name is used by one run of one process only. A lease outlives its process by no more than its
-    /// `ttl`; in a single-process store, not at all.
+    /// Acquires a lease, or renews it for its holder: no other holder gets it until `ttl` has passed. False: another
+    /// holder has it. A holder's name is used by one run of one process only. A lease outlives its process by at most
+    /// its `ttl`; in a single-process store, it ends with the process.
     fn lease(&self, key: &str, holder: &str, ttl: Duration) -> StoreFuture<bool>;
 
     /// Releases a lease. No effect if `holder` does not have it (any more).
@@ -32,13 +32,13 @@ pub trait Coordination: Send + Sync + 'static {
     /// effect for a run without a holder.
     fn signal(&self, id: RunId, signal: Signal) -> StoreFuture<()>;
 
-    /// The signals that arrive from now on, for runs of any process; the caller ignores those of other processes. Ends
-    /// when the store is closed.
+    /// The signals that arrive from now on, for runs of any process; the caller ignores those of other processes. The
+    /// channel closes when the store is closed.
     fn signals(&self) -> UnboundedReceiver<(RunId, Signal)>;
 
     /// The runs that were queued or running when their process died, oldest first. The caller now holds each of them
     /// and must load, close, open and settle it. The record may be ahead of its metadata and even contain the run's
-    /// end: no client has seen that. Waiting runs are not included, because they can simply continue. Called once at
+    /// end, which no client has seen. Waiting runs are not included, because they can simply continue. Called once at
     /// startup, and every second if the store is shared: such a store returns some runs of fenced replicas at a time.
     fn recover(&self) -> StoreFuture<Vec<RunId>>;
 }

@@ -1,4 +1,4 @@
-//! Why store operations fail. Not here: what clients are shown of it (the engine).
+//! Errors of store operations. Not here: the faults that clients receive (the engine).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 /// The result of a store method; see "Futures" in the [crate](crate) documentation.
 pub type StoreFuture<T> = BoxFuture<'static, Result<T, StoreError>>;
 
-/// Why a store operation failed.
+/// The reason why a store operation failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// The store was closed, or its threads have ended.
@@ -59,19 +59,20 @@ pub enum StoreError {
         /// The failure of the latest attempt.
         reason: String,
     },
-    /// The storage that replicas share refuses this process, or cannot be what it needs, until someone changes that.
+    /// The shared storage of the replicas refuses this process, or lacks a feature that it needs, until an operator
+    /// changes that.
     #[error("the store cannot be used: {reason}")]
     Unusable {
-        /// Why.
+        /// The refusal, or the missing feature.
         reason: String,
     },
     /// Another replica has taken over what this one wanted to write, or this one was fenced.
     #[error("another replica has taken this over")]
     Fenced,
-    /// A name or a key is longer than the store can keep it.
+    /// A name or a key exceeds the store's maximum length.
     #[error("the {what} has more than {max} bytes")]
     TooLong {
-        /// The kind of the missing object.
+        /// The kind of the name, as a noun.
         what: &'static str,
         /// The greatest length in bytes.
         max: usize,

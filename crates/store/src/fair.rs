@@ -1,21 +1,21 @@
-//! Fair distribution of losses when there is too much data: the largest owners lose first, so that one owner's volume
-//! never displaces another's. Principals are levelled first, then the owners (tenants, routes) of each. Before that, a
-//! principal that has more than its own bound loses that much, and no one else does. Not here: which items of an owner
-//! are deleted, and the bounds ([`super::owner_bounds`]).
+//! Fair distribution of deletions when there is too much data: the largest owners lose data first, so that one owner's
+//! volume never displaces another's. Principals are levelled first, then the owners (tenants, routes) of each. Before
+//! that, a principal that exceeds its own limit loses the excess, and no other principal loses data for it. Not here:
+//! the choice of an owner's items, and the limits ([`super::owner_bounds`]).
 
 use std::collections::BTreeMap;
 
 /// The data that a principal loses because it exceeds its own limit.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OwnLoss {
-    /// All its owners, and how much each of them loses.
+    /// All owners of the principal, and the amount that each of them loses.
     pub owners: Vec<(String, u64)>,
-    /// The sum. If an owner cannot lose its part, the other ones of the principal lose it.
+    /// The sum. If an owner cannot lose its part, the other owners of the principal lose it.
     pub over: u64,
 }
 
 impl OwnLoss {
-    /// From which owner how much is taken, in this order, while less than [`OwnLoss::over`] was taken in all.
+    /// The owners and the maximum amount to take from each, in this order, until [`OwnLoss::over`] is reached in total.
     pub fn takes(&self) -> impl Iterator<Item = (&str, u64)> {
         let parts = self.owners.iter().map(|(owner, loss)| (owner.as_str(), *loss));
         parts.chain(self.owners.iter().map(|(owner, _)| (owner.as_str(), self.over)))

@@ -26,7 +26,7 @@ struct HeldRun {
 }
 
 impl Leases {
-    /// Acquires or renews a lease for `ttl`. False: someone else has it.
+    /// Acquires or renews a lease for `ttl`. False: another holder has it.
     pub fn acquire(&self, key: &str, holder: &str, ttl: Duration) -> bool {
         let now = Instant::now();
         // A time beyond the range of the clock counts as unlimited.
@@ -77,7 +77,7 @@ impl Signals {
         lock(&self.0).senders.retain(|listener| listener.send((id, signal)).is_ok());
     }
 
-    /// Whether any receiver would get an update that is sent now.
+    /// True if at least one receiver exists.
     pub fn has_listeners(&self) -> bool {
         !lock(&self.0).senders.is_empty()
     }

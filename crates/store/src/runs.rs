@@ -30,8 +30,8 @@ pub trait Journal: Send + Sync + 'static {
     fn archived(&self, events: u64) {
         let _ = events;
     }
-    /// Reports that another replica has taken the run over: nothing of it may be published or written any more. Called
-    /// as [`Journal::committed`] is, and only by a shared store.
+    /// Reports that another replica has taken the run over: this process must not publish or write any more of it.
+    /// Called as [`Journal::committed`] is, and only by a shared store.
     fn lost(&self) {}
 }
 
@@ -142,7 +142,7 @@ pub struct RunHead {
     pub changed_at: Millis,
     /// Approximate size in bytes.
     pub size: u64,
-    /// The protocol it was started over.
+    /// Name of the protocol over which it was started.
     pub protocol: String,
     /// Its owner: [`interlingua_core::Owner::key`].
     pub owner: String,
@@ -153,7 +153,7 @@ pub struct RunHead {
 }
 
 impl RunHead {
-    /// Where the page begins that follows this run.
+    /// The start of the page that follows this run.
     pub const fn cursor(&self, order: Order) -> Cursor {
         Cursor { at: order.time(self.created_at, self.changed_at), id: self.id }
     }

@@ -1,4 +1,4 @@
-//! A whole store: its parts, its state, and the deletion of what has expired.
+//! A whole store: its parts, its health, and the deletion of expired data.
 //!
 //! Not here: runs ([`super::runs`]), documents ([`super::documents`]), leases and signals ([`super::coordination`]).
 
@@ -17,13 +17,13 @@ pub struct StoreSizes {
     pub owed: usize,
 }
 
-/// Whether a store can write.
+/// The ability of a store to write.
 #[derive(Clone, Debug, Default)]
 pub enum Health {
     /// The store works, according to its last operation.
     #[default]
     Good,
-    /// No; the store keeps retrying.
+    /// The store cannot write, and keeps retrying.
     Failing {
         /// When the first write failed, or when the stuck write began.
         since: Instant,

@@ -301,9 +301,10 @@ impl Conversation {
     /// Sends the first requests, and waits until the agent has begun to answer with success. Safe to drop: the
     /// connection is closed then.
     ///
-    /// # Errors The request cannot be expressed in the agent's protocol, the agent cannot be reached
-    /// ([`FaultKind::UpstreamUnreachable`]), is silent for too long ([`FaultKind::UpstreamTimeout`]), or refuses
-    /// (whatever the connector makes of the refusal).
+    /// # Errors
+    /// The request cannot be expressed in the agent's protocol, or the agent cannot be reached
+    /// ([`FaultKind::UpstreamUnreachable`]), is silent for too long ([`FaultKind::UpstreamTimeout`]), or refuses (the
+    /// fault that the connector derives from the refusal).
     pub async fn begin(&mut self) -> Result<(), Fault> {
         self.since = Instant::now();
         self.advance()?;
@@ -411,7 +412,7 @@ impl Conversation {
         self.is_taken |= is_taken && !is_lookup;
     }
 
-    /// Begins what the turn wants next.
+    /// Begins the turn's next step.
     fn advance(&mut self) -> Result<(), Fault> {
         self.requests += 1;
         if self.requests > MAX_REQUESTS {
@@ -440,9 +441,10 @@ impl Conversation {
 
     /// Reads a piece of an answer.
     ///
-    /// # Errors [`FaultKind::UpstreamTooLarge`] for an event past the bound, [`FaultKind::UpstreamGarbage`] for one
-    /// with more values or levels than [`tree::Bounds::DEFAULT`], else what the turn or the sink says. The conversation
-    /// is over then.
+    /// # Errors
+    /// [`FaultKind::UpstreamTooLarge`] for an event past the bound, [`FaultKind::UpstreamGarbage`] for an event with
+    /// more values or levels than [`tree::Bounds::DEFAULT`], else the fault of the turn or of the sink. The
+    /// conversation is over then.
     pub fn feed(&mut self, chunk: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
         let fed = self.read(chunk, sink).map_err(sanitized);
         if fed.is_err()
@@ -502,8 +504,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// Reads what is left when an answer has ended: a JSON body, a last event without its blank line, and what the turn
-    /// held back. Then sends what the turn wants next, unless the turn has ended.
+    /// Reads the rest of an answer that has ended: a JSON body, a last event without its blank line, and the events
+    /// that the turn held back. Then carries out the turn's next step, unless the turn has ended.
     ///
     /// # Errors
     /// As [`feed`](Self::feed).
@@ -614,7 +616,7 @@ impl Conversation {
         self.turn.session_state()
     }
 
-    /// Lets go of a turn that has ended. Its connection can serve another request.
+    /// Releases the connection of a turn that has ended, so that it can serve another request.
     pub fn release(self) {
         if let Stage::Reading(body) = self.stage {
             body.release();
@@ -631,7 +633,7 @@ fn no_link() -> Fault {
     Fault::new(FaultKind::Internal, "the agent is reached without a link")
 }
 
-/// Refuses what no client could read: it would be passed on as deep as it came.
+/// Refuses data that is too deeply nested or has too many values: clients would receive it unchanged.
 fn bounded(what: &str, data: &[u8]) -> Result<(), Fault> {
     tree::check_upstream(what, data, tree::Bounds::DEFAULT)
 }

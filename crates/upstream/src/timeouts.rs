@@ -59,7 +59,8 @@ impl ResponseTimeouts {
     /// Checks the total time while chunks keep coming. The clock is read for every 64th chunk, so an endless answer may
     /// take slightly longer.
     ///
-    /// # Errors [`FaultKind::UpstreamTimeout`] if the time is over.
+    /// # Errors
+    /// [`FaultKind::UpstreamTimeout`] if the time is over.
     pub(super) fn check_total(&mut self) -> Result<(), Fault> {
         const CHECK_INTERVAL: u8 = 64;
         self.unwatched += 1;

@@ -23,9 +23,9 @@ pub enum StopOutcome {
     Sent,
     /// The agent continues; the reason as a clause.
     Refused(String),
-    /// It could not be asked.
+    /// The request failed.
     Failed(Fault),
-    /// The id that it is stopped by did not come in time.
+    /// The id for the request did not arrive in time.
     Unknown,
     /// It ended by itself.
     Ended,
@@ -40,8 +40,8 @@ pub struct StopAnswer {
 }
 
 impl Conversation {
-    /// Asks the agent to stop, with what the turn has learned, or learns within a moment. Best effort, bounded in time.
-    /// `None`: nothing has to be sent, so that dropping the conversation is enough.
+    /// Asks the agent to stop, with the ids that the turn has received, or receives within two seconds. Best effort,
+    /// bounded in time. `None`: no request is necessary, so that dropping the conversation is enough.
     #[must_use]
     pub fn stop(mut self) -> Option<LocalBoxFuture<'static, StopOutcome>> {
         let known = self.turn.cancel();
@@ -73,7 +73,7 @@ impl Conversation {
         Some(stopping.boxed_local())
     }
 
-    /// Reads on until the turn knows how it is canceled.
+    /// Continues to read until the turn has a request that cancels it.
     async fn learn(&mut self) -> Result<HttpRequest, StopOutcome> {
         let mut sink = Discard::default();
         loop {
@@ -105,7 +105,7 @@ impl Conversation {
     }
 }
 
-/// Takes events of a turn that no one waits for any more.
+/// Discards the events of a canceled turn.
 #[derive(Default)]
 struct Discard {
     has_ended: bool,

@@ -31,7 +31,7 @@ pub trait Dial: Send + Sync + 'static {
     /// Opens a new connection.
     ///
     /// # Errors
-    /// If there is none.
+    /// No connection could be opened.
     fn dial(&self) -> BoxFuture<'static, Result<Wire, Fault>>;
 }
 
