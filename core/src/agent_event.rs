@@ -173,7 +173,7 @@ pub enum Awaits {
 /// An error as the agent reported it. Clients get it filtered ([`crate::filter`]).
 #[derive(Clone, Debug)]
 pub enum AgentError<'a> {
-    /// `{"code", "message"}`, a bare text, or any other JSON in the place of an error.
+    /// `{"code", "message"}`, a bare text, or any other JSON that the agent sent as an error.
     Raw {
         /// The JSON.
         value: &'a RawValue,
