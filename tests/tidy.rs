@@ -3,6 +3,8 @@
 
 #[path = "tidy/docs.rs"]
 mod docs;
+#[path = "tidy/engine.rs"]
+mod engine;
 #[path = "tidy/names.rs"]
 mod names;
 #[path = "tidy/prose.rs"]

@@ -11,7 +11,7 @@ use interlingua_core::call::RunInfo;
 use interlingua_core::journal::{self, SerializedValue};
 use serde_json::{Map, Value, json};
 
-use crate::pending::index;
+use crate::pending::parse_entry;
 use crate::sessions::{Entry, OpenItems, SessionDoc};
 
 /// Fields that hold what an agent, a client or a connector wrote: this crate does not read inside.
@@ -273,7 +273,7 @@ fn the_lines_of_a_run_that_are_cut_anywhere_are_refused_or_give_fewer_events() {
 
 #[test]
 fn entries_of_the_index_of_open_items_may_have_fewer_and_more_fields() {
-    let parse = |text: &str| index::parse(&Json::parse(text).expect("JSON"));
+    let parse = |text: &str| parse_entry(&Json::parse(text).expect("JSON"));
     for document in documents("asked") {
         let expected: Vec<(String, Option<String>)> = serde_json::from_value(document.clone()).expect("pairs");
         assert_eq!(parse(&document.to_string()), expected);

@@ -17,7 +17,7 @@ use crate::complete::complete;
 use crate::deliveries::Deliveries;
 use crate::faults::{self, store_fault};
 use crate::runs::{Follower, RunHandle, RunTable, Scope, SharedRules, follow};
-use crate::sessions::{OpenItems, open_items};
+use crate::sessions::OpenItems;
 use crate::turns::Canceller;
 use interlingua_base::clock;
 use interlingua_store::{Query, RunHead};
@@ -187,7 +187,7 @@ impl Operator {
     /// # Errors
     /// Those of the store.
     pub async fn open_items(&self) -> Result<Vec<OpenItems>, Fault> {
-        open_items::list(self.runs.store()).await
+        OpenItems::list(self.runs.store()).await
     }
 
     /// The open items of one run, as its session has them now.
@@ -196,7 +196,7 @@ impl Operator {
     /// Those of the store.
     pub async fn open_of(&self, run: &RunHandle) -> Result<Option<OpenItems>, Fault> {
         let session = self.runs.session_of(run).await?;
-        let open = open_items::of_session(self.runs.store(), &session).await?;
+        let open = OpenItems::of_session(self.runs.store(), &session).await?;
         let of_run = |mut open: OpenItems| {
             open.items.retain(|item| item.run == run.id());
             open

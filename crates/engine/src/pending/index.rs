@@ -52,7 +52,7 @@ impl PendingIndex {
     async fn asking(&self, key: &str) -> Result<(Vec<Asking>, Option<Version>), StoreError> {
         let Some(document) = self.store.get(COLLECTION, key).await? else { return Ok((Vec::new(), None)) };
         let value = stored_json::parse(&document.value).unwrap_or_else(Json::null);
-        Ok((parse(&value), Some(document.version)))
+        Ok((parse_entry(&value), Some(document.version)))
     }
 
     /// The session in which one of the items was asked that a request answers.
@@ -110,7 +110,7 @@ impl PendingIndex {
 }
 
 /// The sessions of an entry. One of an earlier version has one session. A later version may add items to each.
-pub(crate) fn parse(value: &Json) -> Vec<Asking> {
+pub(crate) fn parse_entry(value: &Json) -> Vec<Asking> {
     let asking = |fields: &[Json]| Some((fields.first()?.decode()?, fields.get(1).and_then(Json::decode)));
     let Some(fields) = value.decode::<Vec<Json>>() else { return Vec::new() };
     match asking(&fields) {

@@ -3,10 +3,12 @@
 //! Imports [`crate::deliveries`] and modules below it. Not here: how an answer is read and checked
 //! ([`interlingua_core::answer`]).
 
-pub(crate) mod index;
+mod index;
 mod linked_runs;
 mod resent;
 
 pub(crate) use self::index::PendingIndex;
+#[cfg(test)]
+pub(crate) use self::index::parse_entry;
 pub(crate) use self::linked_runs::{LinkedRuns, RunLinker};
 pub(crate) use self::resent::{GoesOn, ResentChooser};

@@ -8,7 +8,7 @@ mod document;
 mod entries;
 mod merge;
 mod message_ids;
-pub(crate) mod open_items;
+mod open_items;
 mod page;
 mod session;
 pub(crate) mod sizes;

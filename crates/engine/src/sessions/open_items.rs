@@ -86,36 +86,38 @@ pub(super) fn write_of(session: &Session, doc: &mut SessionDoc) -> Option<Docume
 }
 
 /// The owner comes first, as in the keys of all documents that belong to one.
-pub(crate) fn key(session: &Session) -> String {
+pub(super) fn key(session: &Session) -> String {
     let key = session.key();
     owned_key(key.owner(), key.as_str())
 }
 
-/// The open items of one session. `None`: it asks nothing.
-///
-/// # Errors
-/// Those of the store.
-pub(crate) async fn of_session(store: &Arc<dyn Store>, session: &Session) -> Result<Option<OpenItems>, Fault> {
-    let found = store.get(COLLECTION, &key(session)).await.map_err(|error| store_fault(&error))?;
-    Ok(found.and_then(|document| parse(&key(session), &document)))
-}
-
-/// The sessions that ask something, in no order that means anything.
-///
-/// # Errors
-/// Those of the store.
-pub(crate) async fn list(store: &Arc<dyn Store>) -> Result<Vec<OpenItems>, Fault> {
-    let (mut found, mut after) = (Vec::new(), None::<String>);
-    while found.len() < MAX_SESSIONS {
-        let page = store.list(COLLECTION, "", after.as_deref(), PAGE).await.map_err(|error| store_fault(&error))?;
-        // A document that cannot be read must not hide all others.
-        found.extend(page.iter().filter_map(|entry| parse(&entry.key, &entry.document)));
-        match page.last() {
-            Some(last) if page.len() == PAGE => after = Some(last.key.clone()),
-            _ => break,
-        }
+impl OpenItems {
+    /// The open items of one session. `None`: it asks nothing.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn of_session(store: &Arc<dyn Store>, session: &Session) -> Result<Option<Self>, Fault> {
+        let found = store.get(COLLECTION, &key(session)).await.map_err(|error| store_fault(&error))?;
+        Ok(found.and_then(|document| parse(&key(session), &document)))
     }
-    Ok(found)
+
+    /// The open items of all sessions, without an order.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn list(store: &Arc<dyn Store>) -> Result<Vec<Self>, Fault> {
+        let (mut found, mut after) = (Vec::new(), None::<String>);
+        while found.len() < MAX_SESSIONS {
+            let page = store.list(COLLECTION, "", after.as_deref(), PAGE).await.map_err(|error| store_fault(&error))?;
+            // A document that cannot be read must not hide all others.
+            found.extend(page.iter().filter_map(|entry| parse(&entry.key, &entry.document)));
+            match page.last() {
+                Some(last) if page.len() == PAGE => after = Some(last.key.clone()),
+                _ => break,
+            }
+        }
+        Ok(found)
+    }
 }
 
 /// A stored document. The next write of its session replaces one that cannot be read.
