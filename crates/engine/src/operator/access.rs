@@ -157,7 +157,7 @@ impl Operator {
     async fn page(&self, query: Query, by_run: &HashMap<RunId, Asking>) -> Result<Summaries, Fault> {
         let expired_before = self.rules.load().retention.expiry_cutoffs(clock::now());
         let found = self.runs.store().find(Query { expired_before, ..query }).await;
-        let found = found.map_err(|error| store_fault(&error))?;
+        let found = found.map_err(store_fault)?;
         let runs = self.summaries(found.runs, by_run).await?;
         Ok(Summaries { runs, total: found.total, next: found.next })
     }
@@ -209,7 +209,7 @@ impl Operator {
     /// # Errors
     /// Those of the store.
     pub async fn protocols_of(&self, runs: Vec<RunId>) -> Result<HashMap<RunId, String>, Fault> {
-        let heads = self.runs.store().heads(runs).await.map_err(|error| store_fault(&error))?;
+        let heads = self.runs.store().heads(runs).await.map_err(store_fault)?;
         Ok(heads.into_iter().map(|run| (run.record.run().id, run.info.protocol)).collect())
     }
 
@@ -242,7 +242,7 @@ impl Operator {
     async fn list_pending(&self, wanted: &Wanted, by_run: &HashMap<RunId, Asking>) -> Result<Summaries, Fault> {
         let ids: Vec<RunId> = by_run.keys().copied().collect();
         let mut runs = Vec::new();
-        for stored in self.runs.store().heads(ids).await.map_err(|error| store_fault(&error))? {
+        for stored in self.runs.store().heads(ids).await.map_err(store_fault)? {
             let (run, info) = (stored.record.run(), &stored.info);
             let head = RunHead {
                 id: run.id,
@@ -273,7 +273,7 @@ impl Operator {
     /// Adds what rows do not have: error codes of runs that failed, and what is true in memory.
     async fn summaries(&self, heads: Vec<RunHead>, by_run: &HashMap<RunId, Asking>) -> Result<Vec<RunSummary>, Fault> {
         let failed = heads.iter().filter(|head| has_error(head.state)).map(|head| head.id).collect();
-        let stored = self.runs.store().heads(failed).await.map_err(|error| store_fault(&error))?;
+        let stored = self.runs.store().heads(failed).await.map_err(store_fault)?;
         let codes: HashMap<RunId, String> = stored
             .iter()
             .filter_map(|run| {

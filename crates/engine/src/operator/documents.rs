@@ -39,7 +39,7 @@ impl Documents {
             }
             DocumentCall::Delete { collection, key } => {
                 let deleted = self.store.delete(&collection, &scope.document_key(&key), Expect::Any);
-                let _ = deleted.await.map_err(|error| store_fault(&error))?;
+                let _ = deleted.await.map_err(store_fault)?;
                 self.deliveries.receiver_removed(&collection, &key, scope);
                 Ok(None)
             }
@@ -47,7 +47,7 @@ impl Documents {
     }
 
     async fn get(&self, collection: &str, key: String, scope: &Scope) -> Result<Vec<(String, Json)>, Fault> {
-        let found = self.store.get(collection, &scope.document_key(&key)).await.map_err(|error| store_fault(&error))?;
+        let found = self.store.get(collection, &scope.document_key(&key)).await.map_err(store_fault)?;
         let value = found.and_then(|document| stored_json::parse(&document.value));
         Ok(value.map(|value| (key, value)).into_iter().collect())
     }
@@ -56,7 +56,7 @@ impl Documents {
     async fn list(&self, collection: &str, prefix: &str, scope: &Scope) -> Result<Vec<(String, Json)>, Fault> {
         let owner_len = scope.document_key("").len();
         let found = self.store.list(collection, &scope.document_key(prefix), None, MAX_DOCUMENTS).await;
-        let mut found = found.map_err(|error| store_fault(&error))?;
+        let mut found = found.map_err(store_fault)?;
         found.sort_by_key(|entry| entry.document.created);
         let read = |entry: &interlingua_store::DocumentEntry| {
             Some((entry.key.get(owner_len..)?.to_owned(), stored_json::parse(&entry.document.value)?))
@@ -67,12 +67,12 @@ impl Documents {
     /// Whether the caller may name one more receiver. One that is there may be named again.
     async fn check_receivers(&self, collection: &str, key: &str, scope: &Scope) -> Result<(), Fault> {
         let limit = scope.caller.usage.limits().receivers.min(self.receivers);
-        let count = self.store.count(collection, scope.owner.base_key()).await.map_err(|error| store_fault(&error))?;
+        let count = self.store.count(collection, scope.owner.base_key()).await.map_err(store_fault)?;
         if count < limit as u64 {
             return Ok(());
         }
 
-        let known = self.store.get(collection, &scope.document_key(key)).await.map_err(|error| store_fault(&error))?;
+        let known = self.store.get(collection, &scope.document_key(key)).await.map_err(store_fault)?;
         if known.is_some() { Ok(()) } else { Err(faults::too_many_receivers(limit)) }
     }
 
@@ -89,7 +89,7 @@ impl Documents {
             Replaces::Nothing => return Ok(Some(Expect::Absent)),
             Replaces::Value(known) => known,
         };
-        let found = self.store.get(collection, &scope.document_key(key)).await.map_err(|error| store_fault(&error))?;
+        let found = self.store.get(collection, &scope.document_key(key)).await.map_err(store_fault)?;
         let is_known = |document: &Document| stored_json::parse(&document.value).as_ref() == Some(known);
         Ok(found.filter(is_known).map(|document| Expect::Version(document.version)))
     }
@@ -110,7 +110,7 @@ impl Documents {
         let Some(expected) = self.expected(collection, key, replaces, scope).await? else { return Ok(false) };
         let bytes = stored_json::to_bytes(&value);
         let put = self.store.put(collection, &scope.document_key(key), bytes, expected, clock::now());
-        let Ok(version) = put.await.map_err(|error| store_fault(&error))? else { return Ok(false) };
+        let Ok(version) = put.await.map_err(store_fault)? else { return Ok(false) };
         let document = ReceiverDocument { key, value: &value, version };
         self.deliveries.receiver_added(collection, document, scope).await;
         Ok(true)

@@ -38,7 +38,7 @@ impl PendingIndex {
 
     /// The sessions in which an item of this id was asked, open or not: the one that asked last comes first.
     pub(super) async fn sessions_of(&self, id: &str, agent: &Agent, owner: &Owner) -> Result<Vec<Arc<Session>>, Fault> {
-        let (asking, _) = self.asking(&key(&agent.name, owner.key(), id)).await.map_err(|error| store_fault(&error))?;
+        let (asking, _) = self.asking(&key(&agent.name, owner.key(), id)).await.map_err(store_fault)?;
         let mut sessions = Vec::with_capacity(asking.len());
         for (session, user) in asking.iter().rev() {
             if self.sessions.find(&agent.name, owner, session).await?.is_some() {
@@ -84,7 +84,7 @@ impl PendingIndex {
         let (owner, user) = run.view(|view| (view.info.owner.clone(), view.info.request.user_id.clone()));
         for item in open {
             let key = key(&run.agent.name, &owner, &item.id);
-            self.put(&key, (session.id.clone(), user.clone())).await.map_err(|error| store_fault(&error))?;
+            self.put(&key, (session.id.clone(), user.clone())).await.map_err(store_fault)?;
         }
         Ok(())
     }

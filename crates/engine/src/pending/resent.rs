@@ -145,7 +145,7 @@ impl ResentChooser {
             let value = stored_json::to_bytes(&Json::from_serialize(&branches));
             let expect = version.map_or(Expect::Absent, Expect::Version);
             let put = self.runs.store().put(COLLECTION, key, value, expect, clock::now());
-            if put.await.map_err(|error| store_fault(&error))?.is_ok() {
+            if put.await.map_err(store_fault)?.is_ok() {
                 return Ok(());
             }
         }
@@ -158,7 +158,7 @@ impl ResentChooser {
     /// The ids of the sessions that began under the name of another one, the one used last at the end.
     async fn branches(&self, named: &Session) -> Result<(Vec<String>, Option<Version>), Fault> {
         let found = self.runs.store().get(COLLECTION, named.key().as_str()).await;
-        let Some(document) = found.map_err(|error| store_fault(&error))? else { return Ok((Vec::new(), None)) };
+        let Some(document) = found.map_err(store_fault)? else { return Ok((Vec::new(), None)) };
         let ids = stored_json::parse(&document.value).and_then(|json| json.decode()).unwrap_or_default();
         Ok((ids, Some(document.version)))
     }

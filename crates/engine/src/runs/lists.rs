@@ -81,7 +81,7 @@ pub(crate) async fn list(
         text: None,
         expired_before,
     };
-    let found = runs.store().find(query).await.map_err(|error| store_fault(&error))?;
+    let found = runs.store().find(query).await.map_err(store_fault)?;
 
     let (listed, cut) = if heads_only {
         (list_heads(runs, found.runs.iter().map(|head| head.id).collect()).await?, None)
@@ -103,7 +103,7 @@ async fn list_heads(runs: &Arc<RunTable>, ids: Vec<RunId>) -> Result<Vec<ListedR
     }
 
     let stored = ids.iter().copied().filter(|id| !known.contains_key(id)).collect();
-    for head in runs.store().heads(stored).await.map_err(|error| store_fault(&error))? {
+    for head in runs.store().heads(stored).await.map_err(store_fault)? {
         known.insert(head.record.run().id, ListedRun::copied(head, &[]));
     }
     Ok(ids.iter().filter_map(|id| known.remove(id)).collect())

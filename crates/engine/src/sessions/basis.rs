@@ -1,42 +1,44 @@
-//! What a turn goes on from, once its session is known.
+//! The part of a conversation that precedes a turn.
 //!
-//! Not here: which session that is ([`crate::turns::session_choice`]), and what of it the agent is sent ([`crate::turns::context`]).
+//! Not here: choosing the session ([`crate::turns::session_choice`]) and the messages for the agent
+//! ([`crate::turns::context`]).
 
 use interlingua_core::RunId;
 use interlingua_core::model::Message;
 
 use super::document::SessionDoc;
 
-/// What a turn goes on from.
+/// The history that a turn continues.
 #[derive(Debug)]
 pub(crate) enum Basis {
-    /// The session, as the agent remembers it.
+    /// The session as the agent remembers it.
     Session,
-    /// The conversation up to this run.
+    /// The conversation up to and including this run.
     After(RunId),
-    /// Nothing that the session has: it begins with this history, which its client sent.
+    /// The history that the client sent. The session's own history, if any, is replaced.
     Begins(Vec<Message>),
-    /// The session, which its client knows, too.
+    /// An existing session whose client sends the history with each request.
     Resent {
-        /// What the client says was said before.
+        /// The history according to the client.
         history: Vec<Message>,
-        /// True if the agent has to go on from exactly what the session has. False: it goes on from what it asked.
+        /// True: the session was found by its history, and the agent must continue exactly that. False: it was found by
+        /// a pending item, and the agent continues from its question.
         is_exact: bool,
     },
 }
 
 impl Basis {
-    /// True if the agent goes on from what the session has, also if it remembers something else.
+    /// True if the agent must continue the history of the session even if it remembers a different one.
     pub(crate) const fn is_exact(&self) -> bool {
         matches!(self, Self::After(_) | Self::Resent { is_exact: true, .. })
     }
 
-    /// True if the client sends all of the conversation with each request.
+    /// True if the client sends the whole conversation with each request.
     pub(crate) const fn is_resent(&self) -> bool {
         matches!(self, Self::Begins(_) | Self::Resent { .. })
     }
 
-    /// What the client says was said before.
+    /// The history according to the client. Empty if the client sent none.
     pub(crate) fn history(&self) -> &[Message] {
         match self {
             Self::Begins(history) | Self::Resent { history, .. } => history,
@@ -44,14 +46,14 @@ impl Basis {
         }
     }
 
-    /// The request has been sent: while an agent works for minutes there need be no copy of the history.
+    /// Drops the copy of the history after the request was sent: a turn can take minutes.
     pub(crate) fn forget_history(&mut self) {
         if let Self::Begins(history) | Self::Resent { history, .. } = self {
             *history = Vec::new();
         }
     }
 
-    /// The run after which the history goes on, if that is not the session's last one.
+    /// The run that the turn branches off from. `None`: the turn continues from the last run of the session.
     pub(crate) fn branch(&self, doc: &SessionDoc) -> Option<RunId> {
         match self {
             Self::After(run) => (!doc.ends_with(*run)).then_some(*run),

@@ -1,7 +1,9 @@
-//! Entries of sessions in the store: each a document of its own, numbered, so that adding one costs what is added and
-//! reading some costs what is read. The session's own document only counts them.
+//! Entries of sessions in the store.
 //!
-//! Not here: what an entry's turn holds (its run), and whose turn it is ([`super::session`]).
+//! Each entry is a numbered document of its own, so that the cost of a read or write does not depend on the length of
+//! the session. The document of the session holds only the first and the next number.
+//!
+//! Not here: the content of a turn (its run) and the queue of turns ([`super::session`]).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,12 +16,11 @@ use super::session::Session;
 use crate::faults::store_fault;
 use interlingua_store::{DocumentWrite, Expect, Store, part_key};
 
-/// The collection of the store that entries are in.
+/// The collection of the store.
 const COLLECTION: &str = "entries";
-/// How many entries are read at once: messages that clients put there may be large.
+/// The number of entries that are read at once. Small, because clients can add large messages.
 const WINDOW: u64 = 16;
 
-/// Reads and writes entries.
 pub(crate) struct SessionEntries {
     store: Arc<dyn Store>,
 }
@@ -29,7 +30,7 @@ impl SessionEntries {
         Self { store }
     }
 
-    /// Writes of the unsaved entries, and deletions of those that were replaced.
+    /// The writes of unsaved entries and the deletions of replaced ones.
     pub(super) fn writes(session: &Session, doc: &SessionDoc) -> Vec<DocumentWrite> {
         let write = |index: u64, value: Option<Vec<u8>>| DocumentWrite {
             collection: COLLECTION,
@@ -42,7 +43,7 @@ impl SessionEntries {
         unsaved.chain(doc.replaced.clone().map(|index| write(index, None))).collect()
     }
 
-    /// Entries by index, without those that were removed.
+    /// The entries in a range of indices, saved or not. Removed entries are missing.
     pub(crate) async fn read(
         &self,
         session: &Session,
@@ -50,16 +51,15 @@ impl SessionEntries {
         indices: Range<u64>,
     ) -> Result<Vec<(u64, Entry)>, Fault> {
         let key = session.key().as_str();
-        let prefix = part_key(key, 0);
-        let digits = prefix.len() - 16;
+        let prefix = key_prefix(session);
         let mut entries = BTreeMap::new();
         let mut after = indices.start.checked_sub(1).map(|before| part_key(key, before));
 
         'pages: loop {
-            let page = self.store.list(COLLECTION, &prefix[..digits], after.as_deref(), WINDOW as usize);
-            let page = page.await.map_err(|error| store_fault(&error))?;
+            let page = self.store.list(COLLECTION, &prefix, after.as_deref(), WINDOW as usize);
+            let page = page.await.map_err(store_fault)?;
             for row in &page {
-                let index = row.key.get(digits..).and_then(|index| u64::from_str_radix(index, 16).ok());
+                let index = row.key.get(prefix.len()..).and_then(|index| u64::from_str_radix(index, 16).ok());
                 let Some(index) = index.filter(|index| indices.contains(index)) else { break 'pages };
                 let entry = serde_json::from_slice(&row.document.value).map_err(unreadable).inspect_err(|fault| {
                     tracing::error!(
@@ -81,14 +81,14 @@ impl SessionEntries {
         Ok(entries.into_iter().collect())
     }
 
-    /// All entries of a session. In memory, so only for sessions that are known to be short.
+    /// All entries of a session at once. Only for sessions that are known to be short.
     pub(crate) async fn read_all(&self, session: &Session) -> Result<Vec<Entry>, Fault> {
         let doc = session.doc().clone();
         let entries = self.read(session, &doc, doc.first..doc.next).await?;
         Ok(entries.into_iter().map(|(_, entry)| entry).collect())
     }
 
-    /// True if a turn of this run is an entry of the session.
+    /// True if an entry of the session is a turn of this run.
     pub(crate) async fn contain_run(&self, session: &Session, id: RunId) -> Result<bool, Fault> {
         let doc = session.doc().clone();
         for indices in windows(&doc, true) {
@@ -99,24 +99,20 @@ impl SessionEntries {
         Ok(false)
     }
 
-    /// Deletes one entry.
     pub(crate) async fn delete(&self, session: &Session, index: u64) -> Result<(), Fault> {
         let deleted = self.store.delete(COLLECTION, &part_key(session.key().as_str(), index), Expect::Any);
-        let _ = deleted.await.map_err(|error| store_fault(&error))?;
-        Ok(())
+        deleted.await.map_err(store_fault).map(drop)
     }
 
-    /// Deletes all entries of a session.
     pub(super) async fn delete_all(&self, session: &Session) -> Result<(), Fault> {
-        let prefix = part_key(session.key().as_str(), 0);
-        let prefix = &prefix[..prefix.len() - 16];
+        let prefix = key_prefix(session);
         loop {
-            let page = self.store.list(COLLECTION, prefix, None, WINDOW as usize);
-            let page = page.await.map_err(|error| store_fault(&error))?;
+            let page = self.store.list(COLLECTION, &prefix, None, WINDOW as usize);
+            let page = page.await.map_err(store_fault)?;
             let deletions: Vec<_> =
                 page.iter().map(|row| self.store.delete(COLLECTION, &row.key, Expect::Any)).collect();
             for deleted in deletions {
-                let _ = deleted.await.map_err(|error| store_fault(&error))?;
+                let _ = deleted.await.map_err(store_fault)?;
             }
 
             if (page.len() as u64) < WINDOW {
@@ -126,7 +122,14 @@ impl SessionEntries {
     }
 }
 
-/// The indices of a session's entries, some at a time: the newest first, or the oldest.
+/// The key of an entry without its number, which has 16 hexadecimal digits.
+fn key_prefix(session: &Session) -> String {
+    let mut key = part_key(session.key().as_str(), 0);
+    key.truncate(key.len() - 16);
+    key
+}
+
+/// The indices of a session's entries in ranges of at most [`WINDOW`].
 pub(crate) fn windows(doc: &SessionDoc, newest_first: bool) -> impl Iterator<Item = Range<u64>> + use<> {
     let (first, next) = (doc.first, doc.next);
     (0..next.saturating_sub(first).div_ceil(WINDOW)).map(move |window| {

@@ -1,30 +1,30 @@
-//! The ids of messages: each has one that stays the same however often it is sent to an agent or listed.
+//! The ids of messages. A message keeps its id each time it is sent to an agent or listed.
 //!
 //! Not here: the ids of runs and items ([`interlingua_core::id`]).
 
 use interlingua_core::RunId;
 
-/// Where a message comes from, which is what it is named by.
+/// The origin of a message, from which its id is made. `place` counts the messages of one origin from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MessageOrigin {
     /// A message in the input of a turn.
     Input { run: RunId, turn: u32, place: usize },
-    /// A message of an answer, by its place in its run.
+    /// A message of an answer. `place` is its index in the run.
     Answer { run: RunId, place: usize },
-    /// A message that was put into the session, by the id it got then.
+    /// A message that a client added to the session, by the id assigned then.
     Entry(String),
-    /// Instructions in front of everything else. They are said with each turn, and are the same ones.
+    /// Instructions at the beginning of a request. They have the same ids in every turn of the session.
     Preamble { place: usize },
-    /// A message of the input that is being sent.
+    /// A message of the input of the current turn.
     New { place: usize },
-    /// A message of the conversation that the client sends with each request.
+    /// A message of the history that the client sends with each request.
     Resent { place: usize },
-    /// An answer that stands in no input: it came beside it.
+    /// An answer to a pending item that the client sent outside its input.
     Beside { place: usize },
 }
 
 impl MessageOrigin {
-    /// The id. `run` and `turn`: those that are being sent; `session`: theirs.
+    /// The id of the message in the current request, which belongs to `turn` of `run` in `session`.
     pub(crate) fn id(&self, session: &str, run: RunId, turn: u32) -> String {
         match self {
             Self::Input { run, turn, place } => input_id(*run, *turn, *place),

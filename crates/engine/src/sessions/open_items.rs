@@ -1,7 +1,7 @@
-//! What waits for a decision in any session: one document for each session that asks something, so that a list of all
-//! of them reads no session.
+//! Stored copies of open items: one document per session with open items, so that a list of all open items reads no
+//! session. Each is written together with its session.
 //!
-//! Written together with the session. Not here: answering ([`crate::turns::context`]), and finding a session by an item's id
+//! Not here: answers ([`crate::turns::context`]) and the search of a session by the id of an item
 //! ([`crate::pending::index`]).
 
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use interlingua_store::{Document, DocumentWrite, Expect, Store, owned_key};
 
 /// The collection of the store.
 pub const COLLECTION: &str = "open";
-/// Documents that are read at a time.
+/// The number of documents that are read at once.
 const PAGE: usize = 200;
-/// Sessions that are looked at, at most: beyond that, lists and counts stop.
+/// Lists and counts include about this many sessions at most.
 const MAX_SESSIONS: usize = 10_000;
 
-/// An open item, with whom it belongs to.
+/// An open item, for a list of the items of all sessions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OpenItem {
-    /// What is asked. Its decisions are those that the agent accepts.
+    /// The question, with the decisions that the agent accepts.
     pub item: Pending,
     /// The run that asked.
     pub run: RunId,
-    /// When it was asked; 0 for items of an earlier version.
+    /// Time of the question. 0 for items that an earlier version stored.
     #[serde(default)]
     pub asked_at: Millis,
-    /// When it expires. `None`: not by itself.
+    /// Time of expiry. `None`: the item does not expire.
     pub expires: Option<Millis>,
     /// JSON Schema of the tool's arguments, if the request defined the tool.
     pub parameters: Option<Json>,
@@ -50,11 +50,11 @@ pub struct OpenItems {
     pub session: String,
     /// The user, if a client named one.
     pub user: Option<String>,
-    /// In the order in which they were asked.
+    /// The items, oldest first.
     pub items: Vec<OpenItem>,
 }
 
-/// The write that keeps the list true when a session is written. `None`: it has nothing to do with it.
+/// The write that must accompany a write of the session. `None`: the session has no open items, and none are stored.
 pub(super) fn write_of(session: &Session, doc: &mut SessionDoc) -> Option<DocumentWrite> {
     let items: Vec<OpenItem> = doc
         .waiting
@@ -85,31 +85,31 @@ pub(super) fn write_of(session: &Session, doc: &mut SessionDoc) -> Option<Docume
     Some(DocumentWrite { collection: COLLECTION, key: key(session), value, expect: Expect::Any })
 }
 
-/// The owner comes first, as in the keys of all documents that belong to one.
+/// The key begins with the owner, like the keys of all documents with an owner.
 pub(super) fn key(session: &Session) -> String {
     let key = session.key();
     owned_key(key.owner(), key.as_str())
 }
 
 impl OpenItems {
-    /// The open items of one session. `None`: it asks nothing.
+    /// The open items of one session. `None`: it has none, or they cannot be read.
     ///
     /// # Errors
     /// Those of the store.
     pub(crate) async fn of_session(store: &Arc<dyn Store>, session: &Session) -> Result<Option<Self>, Fault> {
-        let found = store.get(COLLECTION, &key(session)).await.map_err(|error| store_fault(&error))?;
+        let found = store.get(COLLECTION, &key(session)).await.map_err(store_fault)?;
         Ok(found.and_then(|document| parse(&key(session), &document)))
     }
 
-    /// The open items of all sessions, without an order.
+    /// The open items of all sessions, in the order of the store's keys.
     ///
     /// # Errors
     /// Those of the store.
     pub(crate) async fn list(store: &Arc<dyn Store>) -> Result<Vec<Self>, Fault> {
         let (mut found, mut after) = (Vec::new(), None::<String>);
         while found.len() < MAX_SESSIONS {
-            let page = store.list(COLLECTION, "", after.as_deref(), PAGE).await.map_err(|error| store_fault(&error))?;
-            // A document that cannot be read must not hide all others.
+            let page = store.list(COLLECTION, "", after.as_deref(), PAGE).await.map_err(store_fault)?;
+            // Skip unreadable documents: they must not hide all others.
             found.extend(page.iter().filter_map(|entry| parse(&entry.key, &entry.document)));
             match page.last() {
                 Some(last) if page.len() == PAGE => after = Some(last.key.clone()),
@@ -120,7 +120,7 @@ impl OpenItems {
     }
 }
 
-/// A stored document. The next write of its session replaces one that cannot be read.
+/// Parses a stored document. An unreadable one is logged; the next write of its session replaces it.
 fn parse(key: &str, document: &Document) -> Option<OpenItems> {
     let parsed = serde_json::from_slice(&document.value);
     parsed.inspect_err(|error| tracing::error!(key, %error, "open items are left out of the list")).ok()

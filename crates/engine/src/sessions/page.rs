@@ -1,4 +1,4 @@
-//! Pages of sessions: which of an owner's sessions are on a page, in which order.
+//! Selection and order of the sessions on one page of a list.
 //!
 //! Not here: the states of their runs ([`crate::operator::session_calls`]).
 
@@ -8,7 +8,7 @@ use interlingua_core::call::{Order, SessionCursor, SessionFilter};
 
 use super::document::SessionDoc;
 
-/// Selects the sessions of one page. Holds no more documents than the page has.
+/// Selects the sessions of one page. Holds at most one page of documents.
 pub(crate) struct PageSelection<'a> {
     filter: &'a SessionFilter,
     selected: BTreeMap<SessionCursor, SessionDoc>,
@@ -16,10 +16,11 @@ pub(crate) struct PageSelection<'a> {
     has_more: bool,
 }
 
-/// The documents of a page.
 pub(crate) struct SelectedPage {
     pub(crate) docs: Vec<SessionDoc>,
+    /// The number of matching sessions on all pages.
     pub(crate) total: usize,
+    /// The start of the next page. `None`: this is the last page.
     pub(crate) next: Option<SessionCursor>,
 }
 

@@ -1,10 +1,10 @@
-//! The ids of sessions and users as agents get them: never so that two owners meet in an agent's memory because they
-//! chose the same names.
+//! The ids of sessions and users that agents receive. Two owners that choose the same name get different ids, so that
+//! an agent keeps their memories apart.
 //!
-//! Callers that are not authenticated, on routes that share sessions, are one owner: agents get their names as they
-//! are. Names of every other owner become UUIDs of version 8, made of the owner and the name. These hold no secret, so
-//! anyone who knows both could compute one and use it as a plain name: a plain name of that form is made into another
-//! one, too.
+//! All unauthenticated callers of routes that share sessions are one owner, whose names the agent receives unchanged.
+//! The names of all other owners become UUIDs of version 8, derived from owner and name. The derivation uses no secret:
+//! a caller who knows owner and name can compute the UUID. Therefore a name that is itself a UUID of version 8 is
+//! always replaced, too.
 //!
 //! Not here: the keys of sessions in the store ([`super::session`]).
 
@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use interlingua_base::identity::derived_id;
 
-/// The id by which the agent knows a session. `user`: set if another user has a session of the same name.
+/// The id of a session for the agent. `user` is set if another user has a session of the same name.
 pub(crate) fn session(owner: &Owner, name: &str, user: Option<&str>) -> String {
     if is_plain(owner, name) {
         return name.to_owned();
@@ -22,7 +22,7 @@ pub(crate) fn session(owner: &Owner, name: &str, user: Option<&str>) -> String {
     derived_id(parts.iter().copied().chain(user))
 }
 
-/// The id by which the agent knows a user.
+/// The id of a user for the agent.
 pub(super) fn user(owner: &Owner, name: &str) -> String {
     if is_plain(owner, name) { name.to_owned() } else { derived_id(["user", owner.key(), name]) }
 }

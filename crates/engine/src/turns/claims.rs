@@ -29,7 +29,7 @@ impl HeldClaim {
     ) -> Result<Option<Self>, Fault> {
         let Some(claim) = claim else { return Ok(None) };
         let key = scope.document_key(&claim.key);
-        let found = store.get(CLAIMS, &key).await.map_err(|error| store_fault(&error))?;
+        let found = store.get(CLAIMS, &key).await.map_err(store_fault)?;
         let stands = |document: &Document| stored_json::parse(&document.value).as_ref() == Some(&claim.value);
         let Some(version) = found.filter(stands).map(|document| document.version) else {
             let message = "another request has taken over what this one was to start: send it again";

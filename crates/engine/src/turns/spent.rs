@@ -34,7 +34,7 @@ struct Reported {
 pub(super) async fn check(store: &Arc<dyn Store>, caller: &Caller) -> Result<(), Fault> {
     let now = clock::now();
     if caller.usage.wants_tokens() {
-        let found = store.get(COLLECTION, &key(&caller.owner, now)).await.map_err(|error| store_fault(&error))?;
+        let found = store.get(COLLECTION, &key(&caller.owner, now)).await.map_err(store_fault)?;
         let spent = found.and_then(|document| std::str::from_utf8(&document.value).ok()?.parse().ok());
         caller.usage.load_tokens(day_of(now), spent.unwrap_or(0));
     }
