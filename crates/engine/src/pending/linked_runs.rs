@@ -1,11 +1,11 @@
-//! Waiting runs whose pending items are closed by another run's turn: answered there, over whatever protocol.
+//! Waiting runs whose pending items are answered by a turn of another run, possibly over another protocol.
 //!
-//! Such a run gets a turn that stands for that other turn: it starts when the last item is closed, is withdrawn if the
-//! answer never reached the agent, and ends the run as the other turn ends. All of it is recorded as steps: followers
-//! and receivers see it in every protocol, and so does a restart. Invariant: a client that sees the end of the
-//! answering turn finds the answered run ended too.
+//! Such a run gets a linked turn. It starts when the last item is closed, is withdrawn if the answer never reached the
+//! agent, and ends the run with the same result as the answering turn. The linked turn is recorded as steps, so that
+//! followers, push receivers and a restarted gateway see it. Invariant: when a client sees the end of the answering
+//! turn, the answered run has ended too.
 //!
-//! Not here: which items are open, and when a request closes them (`interlingua_core::answer`).
+//! Not here: opening and closing items (`interlingua_core::answer`).
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(crate) struct RunLinker {
     rules: Arc<SharedRules>,
 }
 
-/// The runs that a turn answers, while it is under way. If it is dropped, they fail.
+/// The runs whose items a turn answers. If the value is dropped before the turn ends, these runs fail.
 pub(crate) struct LinkedRuns {
     runs: Arc<RunTable>,
     linked: Vec<Linked>,
@@ -35,7 +35,7 @@ pub(crate) struct LinkedRuns {
 
 struct Linked {
     run: HeldRun,
-    /// Where it stood before.
+    /// The state before the run was linked.
     state: RunState,
 }
 
@@ -44,14 +44,14 @@ impl RunLinker {
         Self { runs, deliveries, rules }
     }
 
-    /// The turn of `by` closes the last open items of these runs: those that wait go on with it.
+    /// Links waiting runs to the current turn of `by`, which closes their last open items.
     pub(crate) async fn link(&self, freed: &[RunId], by: RunId) -> LinkedRuns {
-        let mut linked = LinkedRuns { runs: Arc::clone(&self.runs), linked: Vec::new() };
+        let mut linked = LinkedRuns::none(Arc::clone(&self.runs));
         for id in freed.iter().filter(|id| **id != by) {
             match self.link_one(*id, by).await {
                 Ok(Some(run)) => linked.linked.push(run),
                 Ok(None) => {}
-                // The next call that comes to it finds that it waits for nothing.
+                // The next call that continues the run ends it: `end_unlinked`.
                 Err(fault) => {
                     tracing::error!(run = %id, "an answer was sent, but the run that asked still waits: {fault}")
                 }
@@ -63,7 +63,7 @@ impl RunLinker {
     async fn link_one(&self, id: RunId, by: RunId) -> Result<Option<Linked>, Fault> {
         let Some(handle) = self.runs.find(id).await? else { return Ok(None) };
         if !handle.run_state().is_waiting() {
-            // It has ended: what it asked is no longer shown as open.
+            // The run has ended: show its items as closed.
             if let RunHandle::InMemory(run) = &handle {
                 run.update(Publish::Later, |state| state.pending.clear());
             }
@@ -71,14 +71,14 @@ impl RunLinker {
         }
 
         let run = self.runs.activate(handle).await?;
-        // Before its next step, so that its receivers get that.
+        // Before its next step, so that its push receivers get that step.
         if let Some(scope) = self.rules.scope_of(&run) {
             self.deliveries.start(&run, StartReason::RunContinues, &scope).await?;
         }
 
         let state = run.update(Publish::Now, |state| {
             let before = state.about.state;
-            // A turn of its own may have started, or it was ended meanwhile.
+            // Meanwhile the run may have ended or started another turn.
             before.is_waiting().then(|| {
                 state.record.set_time(clock::now());
                 state.record.start_linked_turn(by);
@@ -90,13 +90,13 @@ impl RunLinker {
 
         let Some(state) = state else { return Ok(None) };
 
-        // Safe before the session is: a crash in between fails both runs, and leaves none that waits for ever.
+        // Store the run before its session. A crash in between fails both runs, so that none waits without an open item.
         commit::publish_and_settle(self.runs.store(), &run).await;
         Ok(Some(Linked { run, state }))
     }
 
-    /// Ends a run that waits although nothing of what it asked is open: the answer was given to another run and got
-    /// lost on the way here. How that ended is not known.
+    /// Ends a waiting run without open items: another run received the answer, but linking failed. The run ends as
+    /// completed, because the result of the other run is unknown.
     pub(crate) async fn end_unlinked(&self, run: &Arc<ActiveRun>) {
         let ended = run.update(Publish::Later, |state| {
             let waits = state.about.state.is_waiting();
@@ -113,12 +113,12 @@ impl RunLinker {
 }
 
 impl LinkedRuns {
-    /// For a turn that answers no other run.
+    /// No runs, for a turn that answers no other run.
     pub(crate) const fn none(runs: Arc<RunTable>) -> Self {
         Self { runs, linked: Vec::new() }
     }
 
-    /// The agent has received the answer and works.
+    /// Records that the agent received the answer and started to work.
     pub(crate) fn start_answers(&self) {
         for Linked { run, .. } in &self.linked {
             run.update(Publish::Now, |state| {
@@ -131,7 +131,7 @@ impl LinkedRuns {
         }
     }
 
-    /// The answer did not reach the agent: the runs wait again, for what is open again in their session.
+    /// Withdraws the linked turns because the answer did not reach the agent. The items are open again in `session`.
     pub(crate) async fn wait_again(&mut self, freed: &[RunId], session: &Session) {
         let open_items = |id| session.doc().waiting.pending_of(id);
         for Linked { run, state: before } in std::mem::take(&mut self.linked) {
@@ -147,7 +147,7 @@ impl LinkedRuns {
             commit::publish_and_settle(self.runs.store(), &run).await;
         }
 
-        // Runs that had ended show as open again what they asked.
+        // Runs that had ended before show their items as open again.
         for id in freed {
             let run = self.runs.get(*id);
             if let Some(run) = run.filter(|run| run.view(|view| view.run().end.is_some())) {
@@ -157,7 +157,7 @@ impl LinkedRuns {
         }
     }
 
-    /// The answering turn has ended, and the runs end in the same way.
+    /// Ends the runs with the result of the answering turn.
     pub(crate) async fn end(mut self, end: End, error: Option<&RunError>) {
         for Linked { run, .. } in std::mem::take(&mut self.linked) {
             run.update(Publish::Later, |state| state.cut(end, error.cloned()));
@@ -172,7 +172,7 @@ impl Drop for LinkedRuns {
         for Linked { run, .. } in std::mem::take(&mut self.linked) {
             let error = faults::to_run_error(&faults::internal());
             run.update(Publish::Later, |state| state.cut(End::Failed, Some(error)));
-            // The store completes the write by itself.
+            // The store completes the write without being awaited.
             drop(self.runs.store().settle(&run.journal()));
             run.publish(Publish::Concluded);
             run.count_end();

@@ -1,14 +1,15 @@
-//! Pending items: which run of which session waits for an answer, and runs that an answer in another run ends.
+//! Pending items: search of the session that a request answers, and runs whose items another run answers.
 //!
-//! Imports [`crate::deliveries`] and modules below it. Not here: how an answer is read and checked
+//! Imports [`crate::deliveries`] and modules below it. Not here: reading and checking answers
 //! ([`interlingua_core::answer`]).
 
 mod index;
 mod linked_runs;
+mod recent;
 mod resent;
 
 pub(crate) use self::index::PendingIndex;
 #[cfg(test)]
 pub(crate) use self::index::parse_entry;
 pub(crate) use self::linked_runs::{LinkedRuns, RunLinker};
-pub(crate) use self::resent::{GoesOn, ResentChooser};
+pub(crate) use self::resent::{MatchedSession, ResentChooser};

@@ -1,11 +1,12 @@
-//! Which session a client means that sends all of its conversation with each request
+//! Search of the session that a request continues if its client sends the whole conversation with each request
 //! ([`interlingua_core::call::Resent`]).
 //!
-//! Several conversations may go by one name: clients edit what was said, ask again from an earlier point, and let
-//! others than the main thread speak beside it. The session of that name is the first one; a list in the store names
-//! the others.
+//! Several conversations may share one session name, because clients edit messages, retry from an earlier message, or
+//! run subagents. The first conversation is the session of that name. A list in the store holds the ids of the others,
+//! which are called branches.
 //!
-//! Not here: creating sessions ([`crate::turns::session_choice`]), and what the agent is sent ([`crate::turns::context`]).
+//! Not here: creating sessions ([`crate::turns::session_choice`]) and the messages for the agent
+//! ([`crate::turns::context`]).
 
 use std::sync::Arc;
 
@@ -13,26 +14,24 @@ use interlingua_core::answer::{Open, native};
 use interlingua_core::call::{HistoryJudge, Resent};
 use interlingua_core::model::{Input, Message, MessageType, Role};
 use interlingua_core::pending::PendingKind;
-use interlingua_core::{Fault, Json, Owner, RunId};
+use interlingua_core::{Fault, Owner, RunId};
 
 use super::index::PendingIndex;
+use super::recent::RecentLists;
 use crate::agent::Agent;
-use crate::faults::store_fault;
 use crate::runs::{RunTable, Spoken};
 use crate::sessions::Session;
-use crate::stored_json;
-use interlingua_base::clock;
-use interlingua_store::{Expect, Version};
 
-/// The collection of the store that the lists are in.
-const COLLECTION: &str = "branches";
-/// How many sessions a name has besides the one that is called so. More of them are found by their open items only.
-const MAX_BRANCHES: usize = 8;
-/// How often a list is written again that another request has changed meanwhile.
-const MAX_WRITES: usize = 4;
-/// How many answers of a request are looked for: as many as a session has open items at most.
+/// The ids of the branches of each session name. Branches beyond this number are found by their open items only.
+const BRANCHES: RecentLists<String> = RecentLists {
+    collection: "branches",
+    max_len: 8,
+    is_refreshed: false,
+    parse: |json| json.decode().unwrap_or_default(),
+};
+/// Further answers of a request are ignored here. A session has at most this many open items.
 const MAX_ANSWERS: usize = 256;
-/// How many runs of a session are compared with what the client says was said.
+/// The number of runs of a session that are compared with the history of the client.
 const MAX_COMPARED_RUNS: usize = 32;
 /// Reason for a repeated question: several conversations may wait for the answer.
 const AMBIGUOUS: &str = "several conversations of this kind wait for an answer, and the request does not say which one it \
@@ -44,42 +43,43 @@ pub(crate) struct ResentChooser {
     pub(crate) pending_index: Arc<PendingIndex>,
 }
 
-/// The session that goes on.
-pub(crate) struct GoesOn {
+/// The existing session that a request continues.
+pub(crate) struct MatchedSession {
     pub(crate) session: Arc<Session>,
-    /// True if its history is the client's. False: it asked what the request answers.
+    /// True: its history equals the client's. False: it has an open item that the request answers.
     pub(crate) is_exact: bool,
 }
 
-/// A session in which a question is open, and the run that asked it.
-struct Asking {
+/// A session with an open item that the request may answer.
+struct Candidate {
     session: Arc<Session>,
+    /// The run that asked.
     run: RunId,
     kind: PendingKind,
 }
 
-/// The session that a request answers.
-enum Asked {
-    /// This one.
-    Of(Arc<Session>, Given),
-    /// Several may be meant, of which this is one.
-    OfSeveral(Arc<Session>),
+/// The session with the item that a request answers.
+enum AnsweredSession {
+    Unique(Arc<Session>, AnswerSource),
+    /// One of several sessions with an equal claim.
+    Ambiguous(Arc<Session>),
 }
 
-/// How a request gives an answer.
+/// The part of a request that contains an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Given {
-    /// As a message of its input.
-    InInput,
-    /// Beside its input.
-    Beside,
-    /// In words, which are its input otherwise.
-    InWords,
+enum AnswerSource {
+    /// A message of the input.
+    Input,
+    /// [`Spoken::answers`].
+    Separate,
+    /// [`Resent::in_words`]: text that is ordinary input if the item is not open.
+    Text,
 }
 
 impl ResentChooser {
-    /// The session that a request continues. An answer in words that counts replaces its input. `named`: the session
-    /// that the client names.
+    /// The session that a request continues. `None`: a new one. `named` is the session that the client names.
+    ///
+    /// If the request answers an item by text, the text is moved from the input to the answers.
     pub(crate) async fn find(
         &self,
         resent: &Resent,
@@ -87,27 +87,27 @@ impl ResentChooser {
         spoken: &mut Spoken,
         agent: &Agent,
         owner: &Owner,
-    ) -> Result<Option<GoesOn>, Fault> {
+    ) -> Result<Option<MatchedSession>, Fault> {
         let known = match named {
-            Some(named) if !named.is_blank() => self.of_name(named, agent, owner).await?,
+            Some(named) if !named.is_blank() => self.sessions_of_name(named, agent, owner).await?,
             _ => Vec::new(),
         };
 
-        match self.asked(&known, resent, spoken, agent, owner).await? {
-            Some(Asked::Of(session, given)) => {
-                if given == Given::InWords {
+        match self.answered_session(&known, resent, spoken, agent, owner).await? {
+            Some(AnsweredSession::Unique(session, source)) => {
+                if source == AnswerSource::Text {
                     spoken.request.input = Input::default();
                     spoken.answers.extend(resent.in_words.clone());
                 }
-                return Ok(Some(GoesOn { session, is_exact: false }));
+                return Ok(Some(MatchedSession { session, is_exact: false }));
             }
-            // Nothing is decided, so the session repeats its question.
-            Some(Asked::OfSeveral(session)) => {
+            // Discard the answers, so that the session repeats its question.
+            Some(AnsweredSession::Ambiguous(session)) => {
                 spoken.answers.clear();
-                let said = spoken.request.input.iter().filter(|message| native(message).is_empty());
-                spoken.request.input = said.cloned().collect::<Vec<Message>>().into();
+                let others = spoken.request.input.iter().filter(|message| native(message).is_empty());
+                spoken.request.input = others.cloned().collect::<Vec<Message>>().into();
                 spoken.undecided = Some(AMBIGUOUS.to_owned());
-                return Ok(Some(GoesOn { session, is_exact: false }));
+                return Ok(Some(MatchedSession { session, is_exact: false }));
             }
             None => {}
         }
@@ -115,57 +115,33 @@ impl ResentChooser {
         for session in known {
             let last = session.doc().last;
             if let Some(last) = last
-                && self.fits(last, &*resent.judge).await?
+                && self.history_matches(last, &*resent.judge).await?
             {
-                return Ok(Some(GoesOn { session, is_exact: true }));
+                return Ok(Some(MatchedSession { session, is_exact: true }));
             }
         }
 
         Ok(None)
     }
 
-    /// Notes that a conversation under the name of a session is the one used last.
+    /// Stores that `branch` is the latest conversation under the name of the session `named`.
     pub(crate) async fn remember(&self, named: &Session, branch: &Session) -> Result<(), Fault> {
-        if named.key() == branch.key() {
-            return Ok(());
+        if named.key() != branch.key() && !BRANCHES.push(&**self.runs.store(), named.key().as_str(), &branch.id).await?
+        {
+            // The session can still be found by its open items.
+            tracing::debug!(session = &*named.id, "too many conversations begin at once under one name");
         }
-
-        let (key, branch) = (named.key().as_str(), &branch.id);
-        for _ in 0..MAX_WRITES {
-            let (mut branches, version) = self.branches(named).await?;
-            if branches.last() == Some(branch) {
-                return Ok(());
-            }
-
-            branches.retain(|known| known != branch);
-            branches.push(branch.clone());
-            let surplus = branches.len().saturating_sub(MAX_BRANCHES);
-            branches.drain(..surplus);
-
-            let value = stored_json::to_bytes(&Json::from_serialize(&branches));
-            let expect = version.map_or(Expect::Absent, Expect::Version);
-            let put = self.runs.store().put(COLLECTION, key, value, expect, clock::now());
-            if put.await.map_err(store_fault)?.is_ok() {
-                return Ok(());
-            }
-        }
-
-        // The session goes on to be found by what it asks.
-        tracing::debug!(session = &*named.id, "too many conversations begin at once under one name");
         Ok(())
     }
 
-    /// The ids of the sessions that began under the name of another one, the one used last at the end.
-    async fn branches(&self, named: &Session) -> Result<(Vec<String>, Option<Version>), Fault> {
-        let found = self.runs.store().get(COLLECTION, named.key().as_str()).await;
-        let Some(document) = found.map_err(store_fault)? else { return Ok((Vec::new(), None)) };
-        let ids = stored_json::parse(&document.value).and_then(|json| json.decode()).unwrap_or_default();
-        Ok((ids, Some(document.version)))
-    }
-
-    /// The sessions of a name: those that were used last come first, the one of that name at the end.
-    async fn of_name(&self, named: &Arc<Session>, agent: &Agent, owner: &Owner) -> Result<Vec<Arc<Session>>, Fault> {
-        let (branches, _) = self.branches(named).await?;
+    /// The branches of a session name, the latest first, and then the session of that name.
+    async fn sessions_of_name(
+        &self,
+        named: &Arc<Session>,
+        agent: &Agent,
+        owner: &Owner,
+    ) -> Result<Vec<Arc<Session>>, Fault> {
+        let (branches, _) = BRANCHES.read(&**self.runs.store(), named.key().as_str()).await?;
         let mut sessions = Vec::with_capacity(branches.len() + 1);
         for id in branches.iter().rev() {
             sessions.extend(self.runs.sessions().find(&agent.name, owner, id).await?);
@@ -174,22 +150,21 @@ impl ResentChooser {
         Ok(sessions)
     }
 
-    /// The session with the open item that the request answers, among the known ones or any other.
-    async fn asked(
+    /// The session with the open item that the request answers. The `known` sessions are preferred to all others.
+    async fn answered_session(
         &self,
         known: &[Arc<Session>],
         resent: &Resent,
         spoken: &Spoken,
         agent: &Agent,
         owner: &Owner,
-    ) -> Result<Option<Asked>, Fault> {
-        let in_input = spoken.request.input.iter().flat_map(native).map(|answer| (answer.id, Given::InInput));
-        let beside = spoken.answers.iter().map(|answer| (answer.id.clone(), Given::Beside));
-        let in_words = resent.in_words.iter().map(|answer| (answer.id.clone(), Given::InWords));
-        let answers: Vec<(String, Given)> = in_input.chain(beside).chain(in_words).take(MAX_ANSWERS).collect();
-        for (id, given) in answers {
-            let asking = self.asking(known, &id, given, &*resent.judge).await?;
-            if let Some(found) = self.only_one(asking, given, resent).await? {
+    ) -> Result<Option<AnsweredSession>, Fault> {
+        let in_input = spoken.request.input.iter().flat_map(native).map(|answer| (answer.id, AnswerSource::Input));
+        let separate = spoken.answers.iter().map(|answer| (answer.id.clone(), AnswerSource::Separate));
+        let in_text = resent.in_words.iter().map(|answer| (answer.id.clone(), AnswerSource::Text));
+        let answers: Vec<(String, AnswerSource)> = in_input.chain(separate).chain(in_text).take(MAX_ANSWERS).collect();
+        for (id, source) in answers {
+            if let Some(found) = self.answered_among(known, &id, source, resent).await? {
                 return Ok(Some(found));
             }
 
@@ -197,8 +172,7 @@ impl ResentChooser {
             let user = spoken.request.user_id.as_deref();
             let sessions: Vec<Arc<Session>> =
                 sessions.into_iter().filter(|session| is_of_user(session, user)).collect();
-            let asking = self.asking(&sessions, &id, given, &*resent.judge).await?;
-            if let Some(found) = self.only_one(asking, given, resent).await? {
+            if let Some(found) = self.answered_among(&sessions, &id, source, resent).await? {
                 return Ok(Some(found));
             }
         }
@@ -206,82 +180,83 @@ impl ResentChooser {
         Ok(None)
     }
 
-    /// The sessions in which an item is open that may be the one that the client answers, with the runs that asked.
-    async fn asking(
+    /// The one of these sessions that an answer with this id belongs to. The history of the client decides between
+    /// several, because some agents number their calls from one in each conversation.
+    async fn answered_among(
         &self,
         sessions: &[Arc<Session>],
         id: &str,
-        given: Given,
-        judge: &dyn HistoryJudge,
-    ) -> Result<Vec<Asking>, Fault> {
-        let mut asking = Vec::new();
-        for session in sessions {
-            let is_it = |open: &&Open| is_answered_by(open, id);
-            let found = session.doc().waiting.open().find(is_it).map(|open| (open.item.kind, open.run));
-            let Some((kind, run)) = found else { continue };
-            let is_known_by_id = match given {
-                // Agents may give the same ids to calls of several conversations.
-                Given::InInput => kind != PendingKind::Tool,
-                Given::Beside => true,
-                // An agent can write any id into its text.
-                Given::InWords => false,
-            };
-            if is_known_by_id || self.fits(run, judge).await? {
-                asking.push(Asking { session: Arc::clone(session), run, kind });
-            }
+        source: AnswerSource,
+        resent: &Resent,
+    ) -> Result<Option<AnsweredSession>, Fault> {
+        let mut candidates = self.candidates(sessions, id, source, &*resent.judge).await?;
+        if candidates.len() < 2 {
+            return Ok(candidates.pop().map(|only| AnsweredSession::Unique(only.session, source)));
         }
-        Ok(asking)
-    }
-
-    /// The session that the client's history belongs to, of those that ask by one id: some agents number their calls
-    /// from one in each conversation.
-    async fn only_one(&self, mut asking: Vec<Asking>, given: Given, resent: &Resent) -> Result<Option<Asked>, Fault> {
-        let found = |asking: &Asking| Asked::Of(Arc::clone(&asking.session), given);
-        if asking.len() < 2 {
-            return Ok(asking.first().map(found));
-        }
-        if given == Given::InInput && asking.iter().all(|asking| asking.kind == PendingKind::Tool) {
-            // The output of a tool begins a conversation of its own, as one without a call does.
+        if source == AnswerSource::Input && candidates.iter().all(|candidate| candidate.kind == PendingKind::Tool) {
+            // The output of a tool starts a new session here, like an output without a call.
             return Ok(None);
         }
 
-        let mut fitting = Vec::new();
-        for one in asking.drain(..) {
-            if given == Given::InWords || self.fits(one.run, &*resent.judge).await? {
-                fitting.push((self.shared_turns(one.run, resent).await?, one));
+        let mut matching = Vec::new();
+        for candidate in candidates {
+            if source == AnswerSource::Text || self.history_matches(candidate.run, &*resent.judge).await? {
+                matching.push((self.shared_user_messages(candidate.run, resent).await?, candidate.session));
             }
         }
-        // An answer that fits none of the histories is as ambiguous as one that fits several.
-        if fitting.is_empty() {
-            return Ok(None);
-        }
-        let most = fitting.iter().map(|(shared, _)| *shared).max().unwrap_or_default();
-        let mut best = fitting.into_iter().filter(|(shared, _)| *shared == most).map(|(_, one)| one);
-        let Some(first) = best.next() else { return Ok(None) };
-        Ok(Some(match best.next() {
-            None => found(&first),
-            Some(_) => Asked::OfSeveral(first.session),
+
+        let most = matching.iter().map(|(shared, _)| *shared).max().unwrap_or_default();
+        let mut best = matching.into_iter().filter(|(shared, _)| *shared == most).map(|(_, session)| session);
+        Ok(best.next().map(|first| match best.next() {
+            None => AnsweredSession::Unique(first, source),
+            Some(_) => AnsweredSession::Ambiguous(first),
         }))
     }
 
-    /// How many messages of the user are in the runs of a session and, in the same order, in the client's history. 0 if
-    /// the session has others: it is another conversation.
-    async fn shared_turns(&self, run: RunId, resent: &Resent) -> Result<usize, Fault> {
-        let mut said: Vec<String> = resent.history.iter().filter_map(words_of_user).collect();
+    /// The sessions in which an item of this id is open.
+    async fn candidates(
+        &self,
+        sessions: &[Arc<Session>],
+        id: &str,
+        source: AnswerSource,
+        judge: &dyn HistoryJudge,
+    ) -> Result<Vec<Candidate>, Fault> {
+        let mut candidates = Vec::new();
+        for session in sessions {
+            let is_answered = |open: &&Open| is_answered_by(open, id);
+            let found = session.doc().waiting.open().find(is_answered).map(|open| (open.item.kind, open.run));
+            let Some((kind, run)) = found else { continue };
+            let is_id_sufficient = match source {
+                // Agents may use the same ids for calls in several conversations.
+                AnswerSource::Input => kind != PendingKind::Tool,
+                AnswerSource::Separate => true,
+                // An agent can write any id into its text.
+                AnswerSource::Text => false,
+            };
+            if is_id_sufficient || self.history_matches(run, judge).await? {
+                candidates.push(Candidate { session: Arc::clone(session), run, kind });
+            }
+        }
+        Ok(candidates)
+    }
+
+    /// The number of user messages in the latest runs of a session if all of them are in the history of the client, in
+    /// the same order. 0 otherwise: then the session is another conversation.
+    async fn shared_user_messages(&self, run: RunId, resent: &Resent) -> Result<usize, Fault> {
+        let mut resent_texts: Vec<String> = resent.history.iter().filter_map(user_text).collect();
         let (mut shared, mut next) = (0, Some(run));
         for _ in 0..MAX_COMPARED_RUNS {
             let Some(id) = next else { break };
             let Some(handle) = self.runs.find(id).await? else { break };
-            let (words, previous) = handle.view(|view| {
+            let (texts, previous) = handle.view(|view| {
                 let turns = view.run().turns.iter().rev();
-                let words: Vec<String> =
-                    turns.flat_map(|turn| turn.input.iter().rev().filter_map(words_of_user)).collect();
-                (words, view.info.previous)
+                let texts: Vec<String> = turns.flat_map(|turn| turn.input.iter().rev().filter_map(user_text)).collect();
+                (texts, view.info.previous)
             });
-            for words in words {
-                // The client's history also has the words that were answers.
-                let Some(place) = said.iter().rposition(|known| *known == words) else { return Ok(0) };
-                said.truncate(place);
+            for text in texts {
+                // The history may have further messages in between: texts that answered an item are not in the runs.
+                let Some(place) = resent_texts.iter().rposition(|known| *known == text) else { return Ok(0) };
+                resent_texts.truncate(place);
                 shared += 1;
             }
             next = previous;
@@ -289,25 +264,25 @@ impl ResentChooser {
         Ok(shared)
     }
 
-    /// True if the client's history ends with what a run answered.
-    async fn fits(&self, run: RunId, judge: &dyn HistoryJudge) -> Result<bool, Fault> {
+    /// True if the history of the client ends with the answer of a run.
+    async fn history_matches(&self, run: RunId, judge: &dyn HistoryJudge) -> Result<bool, Fault> {
         let handle = self.runs.find(run).await?;
         Ok(handle.is_some_and(|handle| handle.view_safe(|view| judge.ends_with(view))))
     }
 }
 
-/// True if an answer with this id is for an item. Some front ends show approvals as calls, and answer those.
+/// True if an answer with this id is for an item. Some front ends show an approval as a call and answer that call.
 fn is_answered_by(open: &Open, id: &str) -> bool {
     open.item.id == id || (open.item.kind != PendingKind::Tool && open.item.call_id.as_deref() == Some(id))
 }
 
 /// Text of a user message. `None` for any other message.
-fn words_of_user(message: &Message) -> Option<String> {
+fn user_text(message: &Message) -> Option<String> {
     let is_users = message.kind == MessageType::Message && message.role == Some(Role::User);
     is_users.then(|| message.text())
 }
 
-/// True unless the session is another user's than the one that the client names.
+/// False if the client and the session name different users.
 fn is_of_user(session: &Session, user: Option<&str>) -> bool {
     let doc = session.doc();
     match (doc.named_user(), user) {

@@ -6,7 +6,7 @@ use interlingua_core::call::{Otherwise, Resent, Target, Thread};
 use interlingua_core::{Fault, Owner, RunId, RunPolicy};
 
 use crate::agent::Agent;
-use crate::pending::{GoesOn, PendingIndex, ResentChooser};
+use crate::pending::{MatchedSession, PendingIndex, ResentChooser};
 use crate::runs::{RunAccess, Scope, Spoken};
 use crate::sessions::{Basis, Session, SessionTable, TurnGuard};
 
@@ -103,7 +103,7 @@ impl SessionChooser {
         };
 
         let chosen = match self.resent.find(&resent, named.as_ref(), spoken, agent, &scope.owner).await? {
-            Some(GoesOn { session, is_exact }) => {
+            Some(MatchedSession { session, is_exact }) => {
                 spoken.basis = Basis::Resent { history: resent.history, is_exact };
                 Chosen::going_on(session)
             }
