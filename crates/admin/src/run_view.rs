@@ -12,7 +12,7 @@ use interlingua_core::{End, Event, Fault, RunId, run};
 use super::panes::{Encoding, Pane, first_input};
 use super::views::{Delivery, Detail, SessionRuns, Settings, Summary, Turn, TurnError};
 use super::{AdminState, advice, answered, mask, pending, samples};
-use interlingua_engine::{WantedRuns, summary_of};
+use interlingua_engine::{RunQuery, summary_of};
 use interlingua_store::Query;
 
 /// Maximum number of listed runs of a session.
@@ -33,7 +33,7 @@ pub(super) async fn detail(state: &Arc<AdminState>, texts: bool, id: RunId) -> R
         ..Filter::default()
     };
     let query = Query { agents: vec![own.agent.clone()], owner: Some(own.owner.clone()), filter, ..Query::default() };
-    let siblings = operator.list(WantedRuns { query, pending: false }).await?;
+    let siblings = operator.list(RunQuery { query, pending: false }).await?;
     let pending = pending::of_run(state, &run, texts).await?;
 
     Ok(Detail {

@@ -5,7 +5,7 @@ use interlingua_core::{End, Fault, RunId};
 
 use super::AdminState;
 use super::views::{Page, Summary};
-use interlingua_engine::WantedRuns;
+use interlingua_engine::RunQuery;
 use interlingua_store::Query;
 
 /// Maximum and default number of runs in one response.
@@ -23,9 +23,9 @@ pub(super) async fn list(state: &AdminState, query: &str, texts: bool) -> Result
     Ok(Page { data, total: Some(found.total), next })
 }
 
-fn parse(query: &str, texts: bool) -> Result<WantedRuns, Fault> {
+fn parse(query: &str, texts: bool) -> Result<RunQuery, Fault> {
     let mut filter = Filter { limit: MAX_RUNS, order: Order::LatestChange, ..Filter::default() };
-    let mut wanted = WantedRuns::default();
+    let mut wanted = RunQuery::default();
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         let value = value.into_owned();
         match &*name {

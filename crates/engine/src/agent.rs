@@ -1,4 +1,4 @@
-//! Agents as the engine knows them: the way to each one, and what its configuration says about history and turns.
+//! The agents of the gateway: their connections, and their settings for history and turns.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,68 +13,67 @@ use interlingua_callers::Usage;
 use interlingua_observe::metrics::AgentMetrics;
 use interlingua_upstream::Upstream;
 
-/// An agent.
+/// An agent and its configuration.
 pub struct Agent {
-    /// As `gateway.toml` names it.
+    /// The name in `gateway.toml`.
     pub name: String,
-    /// The protocol it speaks.
+    /// The protocol of the agent.
     pub protocol: Arc<str>,
-    /// What clients may know of it.
+    /// The description that clients can read.
     pub card: Arc<AgentCard>,
-    /// The way to it.
+    /// Sends requests to the agent.
     pub upstream: Arc<dyn Upstream>,
-    /// Some client of it reads events of its protocol that the model has no word for. A reload may change it.
+    /// True if a mount reads events of the agent's protocol that the model cannot represent. A reload may change it.
     pub protocol_events: AtomicBool,
-    /// Who keeps the history of its sessions.
+    /// The keeper of the history of sessions.
     pub history: History,
-    /// How much history is sent at most.
+    /// The maximum size of the history in one request.
     pub history_limit: HistoryLimit,
-    /// True: a turn waits while another one of its session is under way. False: it is refused.
+    /// True: a turn waits while another turn of its session is running. False: it is refused.
     pub queue_turns: bool,
-    /// The largest run, in bytes.
+    /// The maximum size of a run, in bytes.
     pub max_run_bytes: usize,
-    /// What all callers together use of it, and how much they may.
+    /// Use of the agent by all callers together, and its limits.
     pub usage: Arc<Usage>,
-    /// What is counted of it.
+    /// Metrics of the agent.
     pub metrics: Arc<AgentMetrics>,
 }
 
 impl Agent {
-    /// Some client of it reads events of its protocol that the model has no word for.
     pub(super) fn reads_protocol_events(&self) -> bool {
         self.protocol_events.load(Ordering::Relaxed)
     }
 }
 
-/// Who keeps the history of a session.
+/// The keeper of the history of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum History {
-    /// The agent, by the session's id.
+    /// The agent. Requests contain only the id of the session.
     Upstream,
-    /// The gateway, which sends it with each request.
+    /// The gateway. Each request contains the history.
     Gateway,
 }
 
-/// How much history is sent at most.
+/// The maximum size of the history in one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryLimit {
-    /// In turns.
+    /// Number of turns.
     pub turns: usize,
-    /// In bytes.
+    /// Number of bytes.
     pub bytes: usize,
 }
 
 impl HistoryLimit {
-    /// For a conversation that its client could send itself: at least a thousand turns and 16 MiB.
+    /// The limit for a chain of runs that the client could also send itself: at least 1000 turns and 16 MiB.
     pub(super) fn of_chains(self) -> Self {
         Self { turns: self.turns.max(1000), bytes: self.bytes.max(16 << 20) }
     }
 }
 
-/// All agents of the gateway, by name. A reload of the configuration replaces them; a turn keeps its own.
+/// All agents of the gateway. A reload of the configuration replaces them; running turns keep the old ones.
 pub(super) struct Agents {
     by_name: ArcSwap<HashMap<String, Arc<Agent>>>,
-    /// The names of those that take no new runs. Apart from the agents, because it outlives what a reload replaces.
+    /// The names of draining agents, which get no new runs. Not a field of [`Agent`], because it must survive a reload.
     draining: Mutex<HashSet<String>>,
     /// The number of reloads.
     reloads: watch::Sender<u64>,
@@ -93,7 +92,7 @@ impl Agents {
         }
     }
 
-    /// Replaces all agents at once. One that stays goes on draining; one that is gone, and comes back later, does not.
+    /// Replaces all agents atomically. An agent continues to drain unless it was removed.
     pub(super) fn replace(&self, agents: Vec<Arc<Agent>>) {
         let agents = by_name(agents);
         let mut draining = self.draining.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,14 +102,14 @@ impl Agents {
         self.reloads.send_modify(|reloads| *reloads += 1);
     }
 
-    /// Changes with each reload.
+    /// A counter that each reload increments.
     pub(super) fn reloads(&self) -> watch::Receiver<u64> {
         self.reloads.subscribe()
     }
 
-    /// Lets an agent take no new runs, or take them again. False: there is no such agent.
+    /// Starts or ends draining an agent. False: the agent does not exist.
     pub(super) fn set_draining(&self, name: &str, is_draining: bool) -> bool {
-        // Locked before the agents are read: a reload that removes the agent comes before or after, not between.
+        // Lock first: a reload must not remove the agent between the check and the insertion.
         let mut draining = self.draining.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.by_name.load().contains_key(name) {
             return false;
@@ -123,18 +122,17 @@ impl Agents {
         true
     }
 
-    /// True if an agent takes no new runs at this gateway.
     pub(super) fn is_draining(&self, name: &str) -> bool {
         self.draining.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
     }
 
-    /// All agents, in no order.
+    /// All agents, in arbitrary order.
     pub(super) fn all(&self) -> Vec<Arc<Agent>> {
         self.by_name.load().values().cloned().collect()
     }
 
-    /// An agent by its name, if it is one of these cards and not denied: a route offers only its own, and a caller may
-    /// use only some of them.
+    /// The agent of this name. Fails if it is not one of `cards`, the agents of the route that the caller may use, or if
+    /// it is one of `denied`, the other agents of the route.
     pub(super) fn offered(&self, name: &str, cards: &[Arc<AgentCard>], denied: &[String]) -> Result<Arc<Agent>, Fault> {
         if denied.iter().any(|denied| denied == name) {
             return Err(Fault::new(FaultKind::Forbidden, format!("you may not use the agent '{name}'")));
@@ -148,8 +146,8 @@ impl Agents {
         })
     }
 
-    /// The agent of a stored run. One that was taken out of the configuration is replaced by any other: its runs are
-    /// not continued, but they can still be read and ended.
+    /// The agent of a stored run, or any other agent if that one was removed from the configuration: the run cannot
+    /// continue then, but can still be read and ended. `None`: the gateway has no agents.
     pub(super) fn of_stored_run(&self, name: &str) -> Option<Arc<Agent>> {
         let agents = self.by_name.load();
         agents.get(name).or_else(|| agents.values().next()).cloned()

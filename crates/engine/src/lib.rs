@@ -1,11 +1,11 @@
-//! Runs and sessions: serves each [`Call`] once, for every protocol.
+//! Runs and sessions: serves the [`Call`]s of all protocols.
 //!
-//! [`Engine`] only dispatches. The work is done in six modules, each behind a facade: [`operator`] imports [`turns`],
-//! which imports [`pending`], then [`deliveries`], [`runs`] and [`sessions`]. No import goes up, and none goes around a
-//! facade. The other files are small types that all modules use.
+//! [`Engine`] dispatches calls to six modules, each behind a facade. From high to low: [`operator`], [`turns`],
+//! [`pending`], [`deliveries`], [`runs`], [`sessions`]. A module imports only lower ones, and only through the facade.
+//! The other files are small types that all modules use.
 //!
-//! Not here: HTTP on either side ([`interlingua_server`], [`interlingua_upstream`]) and databases
-//! ([`interlingua_store`]), which are used as traits.
+//! Not here: HTTP ([`interlingua_server`], [`interlingua_upstream`]) and databases ([`interlingua_store`]), which the
+//! engine uses through traits.
 
 mod agent;
 mod backoff;
@@ -33,7 +33,7 @@ use interlingua_core::{Call, Fault};
 pub use self::agent::{Agent, History, HistoryLimit};
 pub use self::deliveries::PUSHED;
 pub use self::limits::Limits;
-pub use self::operator::{Operator, RunSummary, Summaries, Wanted as WantedRuns, summary_of};
+pub use self::operator::{Operator, RunQuery, RunSummary, Summaries, summary_of};
 pub use self::runs::{
     ActiveRun, Answer, ConnectionCache, Follower, ListedRun, Listener, Loaded, RetentionRules, RunHandle, Scope, Take,
 };
@@ -54,10 +54,10 @@ use interlingua_callers::Callers;
 use interlingua_observe::metrics::{Levels, Metrics};
 use interlingua_store::{Health, ReplicaStatus, SharedStore, Store, StoreError, StoreSizes};
 
-/// The longest wait that an adapter may ask for ([`Call::Wait`]).
+/// The maximum duration of [`Call::Wait`].
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// Serves calls. Cheap to clone: all clones are one engine.
+/// Serves calls. Clones share all state.
 #[derive(Clone)]
 pub struct Engine(Arc<Inner>);
 
@@ -76,7 +76,7 @@ struct Inner {
 }
 
 impl Engine {
-    /// An engine for these agents.
+    /// Creates an engine.
     #[must_use]
     pub fn new(
         agents: Vec<Arc<Agent>>,
@@ -126,10 +126,10 @@ impl Engine {
         }))
     }
 
-    /// Serves a call. Has to be awaited on a thread with a local task set: runs live on the thread they began on.
+    /// Serves a call. Must be awaited within a local task set, because a run stays on the thread that started it.
     ///
     /// # Errors
-    /// What went wrong before the answer begins.
+    /// If the call fails before the answer begins.
     pub async fn answer(&self, call: Call, scope: &Scope) -> Result<Answer, Fault> {
         let Inner { agents, runs, rules, access, .. } = &*self.0;
         match call {
@@ -214,12 +214,12 @@ impl Engine {
         complete(async move { documents.serve(call, &scope).await.map(answer) }).await
     }
 
-    /// While the gateway closes nothing new is begun. What is there can be read, stopped and deleted to the end.
+    /// Refuses new runs and data while the gateway shuts down. Reading, canceling and deleting stay possible.
     fn check_accepting(&self) -> Result<(), Fault> {
         if self.is_open() { Ok(()) } else { Err(faults::not_accepting()) }
     }
 
-    /// Keeps the responses of a new connection that are not stored.
+    /// A cache for the unstored responses of a new connection.
     #[must_use]
     pub fn connection_cache(&self) -> Arc<ConnectionCache> {
         ConnectionCache::new(self.0.runs.unstored())
@@ -231,72 +231,72 @@ impl Engine {
         self.0.runs.store().health()
     }
 
-    /// How this process stands with others that share its store. `None`: it has the store for itself.
+    /// Status of this process among the replicas that share its store. `None`: the store is local.
     #[must_use]
     pub fn replica(&self) -> Option<ReplicaStatus> {
         self.0.runs.store().shared().map(SharedStore::status)
     }
 
-    /// How many runs are in memory.
+    /// Number of runs in memory.
     #[must_use]
     pub fn active_count(&self) -> usize {
         self.0.runs.len()
     }
 
-    /// How many runs have a turn under way, or one that waits to begin.
+    /// Number of runs with a running or queued turn.
     #[must_use]
     pub fn working(&self) -> usize {
         self.0.runs.working()
     }
 
-    /// True while new runs are taken.
+    /// True while the engine accepts new runs.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.0.runs.is_accepting()
     }
 
-    /// True once the process is about to stop, even if it still takes new runs: load balancers should send none.
+    /// True after [`Engine::announce_stop`]: load balancers should send no new runs, although they are still accepted.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.0.runs.is_stopping()
     }
 
-    /// The process stops soon. New runs are still taken.
+    /// Announces that the process stops soon. The engine still accepts new runs.
     pub fn announce_stop(&self) {
         self.0.runs.announce_stop();
     }
 
-    /// Replaces agents and retention rules at once. Runs keep the agents that they have; new turns get the new ones.
+    /// Replaces agents and retention rules. Running turns keep their agents; new turns get the new ones.
     pub fn replace(&self, agents: Vec<Arc<Agent>>, rules: RetentionRules) {
         self.0.agents.replace(agents);
         self.0.rules.replace(rules);
     }
 
-    /// The agents that are offered now, in no order.
+    /// The current agents, in arbitrary order.
     #[must_use]
     pub fn agents(&self) -> Vec<Arc<Agent>> {
         self.0.agents.all()
     }
 
-    /// What is under way now. The figures of connections are not set.
+    /// Current load, for metrics. The fields about connections are not set.
     #[must_use]
     pub fn levels(&self) -> Levels {
         levels(&self.0.agents, &self.0.runs)
     }
 
-    /// How large the store is, and how much it has to write yet.
+    /// Size of the store, and of the data that it has yet to write.
     #[must_use]
     pub fn store_sizes(&self) -> StoreSizes {
         self.0.runs.store().sizes()
     }
 
-    /// How many runs are running in this process, by the protocol of their client.
+    /// Number of running runs in this process, by the protocol of the client.
     #[must_use]
     pub fn running_by_protocol(&self) -> HashMap<String, usize> {
         running_by_protocol(&self.0.runs)
     }
 
-    /// Runs of any owner: for the admin listener alone.
+    /// Access to the runs of all owners. Only for the admin listener.
     #[must_use]
     pub fn operator(&self) -> Operator {
         let Inner { runs, rules, canceller, housekeeping, .. } = &*self.0;
@@ -304,26 +304,26 @@ impl Engine {
         Operator::new(Arc::clone(runs), Arc::clone(rules), Arc::clone(canceller), deliveries)
     }
 
-    /// Lets an agent take no new runs at this gateway, or take them again. Runs under way go on, and so do those that
-    /// wait for an answer. A restart forgets it; a reload of the configuration does not. False: there is no such agent.
+    /// Starts or ends draining an agent at this gateway: a draining agent gets no new runs. Running and waiting runs
+    /// continue. Draining survives a reload of the configuration, but not a restart. False: the agent does not exist.
     #[must_use]
     pub fn set_draining(&self, agent: &str, is_draining: bool) -> bool {
         self.0.agents.set_draining(agent, is_draining)
     }
 
-    /// True if an agent takes no new runs at this gateway.
+    /// True if an agent gets no new runs at this gateway.
     #[must_use]
     pub fn is_draining(&self, agent: &str) -> bool {
         self.0.agents.is_draining(agent)
     }
 
-    /// Seals data that clients keep. Has its key once [`Engine::recover`] succeeded.
+    /// Seals data that clients hold. Has no key before [`Engine::recover`] succeeded.
     #[must_use]
     pub fn sealer(&self) -> &Sealer {
         &self.0.sealer
     }
 
-    /// Closes the runs that were under way when the last process died. Returns how many it closed.
+    /// Ends the runs that were running when the last process died. Returns their number.
     ///
     /// # Errors
     /// Those of the store.
@@ -331,24 +331,23 @@ impl Engine {
         self.0.housekeeping.recover().await
     }
 
-    /// Keeps the store in bounds. Never returns; dropped, it stops.
+    /// Deletes expired data periodically. Never returns; stops when dropped.
     pub async fn housekeeping(self) {
         self.0.housekeeping.run().await;
     }
 
-    /// Takes no new runs, waits for those under way, and ends what is left when the time is up. Takes at most `time`
-    /// and 1.5 seconds, and no time at all if there is nothing to do.
+    /// Refuses new runs, waits for running ones, and ends the remaining ones after `time`. Takes at most `time` plus 1.5
+    /// seconds. Returns immediately if no run is active.
     pub async fn drain(&self, time: Duration) {
         self.0.housekeeping.drain(time).await;
     }
 
-    /// After [`Engine::drain`]: waits for push receivers, at most 0.8 seconds, and no time at all if they have everything.
+    /// Waits up to 0.8 seconds for unfinished push deliveries. Called after [`Engine::drain`].
     pub async fn deliver_rest(&self) {
         self.0.housekeeping.deliver_rest().await;
     }
 }
 
-/// What starts turns and takes them.
 fn first_turns(
     agents: &Arc<Agents>,
     (runs, access, deliveries): (&Arc<RunTable>, &Arc<RunAccess>, &Arc<Deliveries>),

@@ -1,20 +1,20 @@
-//! Bounds of what the engine holds for all callers together, as the configuration sets them. Not here: what one caller
-//! may use ([`interlingua_callers`]).
+//! Limits of the engine for all callers together. Not here: the limits of one caller ([`interlingua_callers`]).
 
-/// Bounds of what the engine holds.
+/// Limits of the engine, from the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Runs in memory: those under way, and those that wait or are being read.
+    /// Runs in memory: running, waiting, or being read.
     pub runs: usize,
-    /// Turns that wait for another one of their session.
+    /// Turns that wait for another turn of their session.
     pub queued_turns: usize,
-    /// Push receivers that a caller has named and that are still stored.
+    /// Stored push receivers per caller.
     pub receivers: usize,
-    /// Runs being sent to a push receiver, one for each receiver. A caller may have half of them.
+    /// Concurrent deliveries of a run to a push receiver. One caller may use half of them.
     pub pushes: usize,
-    /// Bytes of runs on one page of a list. A larger run has a page of its own.
+    /// Bytes of runs on one page of a list. A larger run gets a page of its own.
     pub page: u64,
-    /// Bytes of all runs that their attached readers have not read, beyond 32 KiB each. Agents wait beyond that.
+    /// Bytes that attached readers have not read yet, in all runs together. 32 KiB per run are not counted. The gateway
+    /// reads no more from an agent while the limit is reached.
     pub unread: usize,
 }
 

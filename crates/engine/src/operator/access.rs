@@ -1,17 +1,16 @@
-//! What an operator does with runs of any owner: lists, finds, follows, cancels, deletes, decides.
+//! Access of operators to the runs of all owners: list, find, follow, cancel, delete, decide.
 //!
-//! An operator is no owner: an owner comes out of credentials, so no value of it may mean "everyone". Whatever changes
-//! a run happens in the scope of the run's own owner. Not here: who is an operator (the admin listener), and runs in
-//! memory alone ([`super::levels`]).
+//! [`Operator`] is a separate type, so that no [`Owner`] value can mean "all owners". Changes happen in the scope of the
+//! owner of the run. Not here: authentication of operators (the admin listener) and metrics ([`super::levels`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use interlingua_core::answer::{Answer, AnswerPolicy};
-use interlingua_core::call::{Busy, Cursor, Delivery, Filter, Order, RunCall, RunState, Thread};
+use interlingua_core::call::{Busy, Cursor, Delivery, Filter, Order, RunCall, RunInfo, RunState, Target, Thread};
 use interlingua_core::event::Millis;
 use interlingua_core::model::AgentRequest;
-use interlingua_core::{Call, Fault, Owner, RunId, RunPolicy};
+use interlingua_core::{Call, End, Fault, Owner, Record, RunId, RunPolicy};
 
 use crate::complete::complete;
 use crate::deliveries::Deliveries;
@@ -22,7 +21,7 @@ use crate::turns::Canceller;
 use interlingua_base::clock;
 use interlingua_store::{Query, RunHead};
 
-/// Runs of any owner. Only the admin listener has one.
+/// Runs of all owners. Only the admin listener holds a value of this type.
 #[derive(Clone)]
 pub struct Operator {
     runs: Arc<RunTable>,
@@ -31,54 +30,54 @@ pub struct Operator {
     deliveries: Arc<Deliveries>,
 }
 
-/// What a list shows of a run.
+/// The fields of a run that lists show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunSummary {
-    /// Its id.
+    /// Id of the run.
     pub id: RunId,
-    /// The agent's name.
+    /// Name of the agent.
     pub agent: String,
-    /// The protocol of its client.
+    /// Protocol of the client.
     pub protocol: String,
-    /// To whom it belongs: [`Owner::key`].
+    /// [`Owner::key`] of the owner.
     pub owner: String,
-    /// The session's id.
+    /// Id of the session.
     pub session: String,
-    /// Where it stands.
+    /// State of the run.
     pub state: RunState,
-    /// The code of the error it ended with. `None`: it has none.
+    /// Code of the error of the last turn. `None`: it has none, or the list contains only waiting runs.
     pub code: Option<String>,
-    /// When it was accepted.
+    /// Time at which the run was accepted.
     pub created_at: Millis,
-    /// When its state last changed.
+    /// Time of the latest change of its state.
     pub changed_at: Millis,
-    /// How many events it has.
+    /// Number of events.
     pub events: u64,
-    /// How many items it waits for, whatever its own state.
+    /// Number of open items. In some protocols a run with open items has ended.
     pub pending: usize,
-    /// The name of the first of them.
+    /// Name of the first open item.
     pub asks: Option<String>,
-    /// How it began, at most 120 characters.
+    /// Start of its first text, at most 120 characters. Empty in a list of only waiting runs.
     pub text: String,
 }
 
-/// Which runs a list shows.
+/// Selects the runs of a list.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct RunQuery {
     /// Agent, session, owner, text and so on.
     pub query: Query,
-    /// Only runs that wait for something.
+    /// True: only runs with open items. Then only agents, protocol, owner and session of the query apply.
     pub pending: bool,
 }
 
 /// A page of summaries.
 #[derive(Clone, Debug, Default)]
 pub struct Summaries {
-    /// The latest change first.
+    /// The runs, the latest change first.
     pub runs: Vec<RunSummary>,
-    /// How many match on all pages.
+    /// Number of matching runs on all pages.
     pub total: usize,
-    /// Where the next page begins.
+    /// Start of the next page. `None`: this is the last one.
     pub next: Option<Cursor>,
 }
 
@@ -92,17 +91,16 @@ impl Operator {
         Self { runs, rules, canceller, deliveries }
     }
 
-    /// How far each delivery of a run's events has come that is under way at this gateway: the events that its receiver
-    /// has, or will not get.
+    /// Progress of each push delivery of a run that this gateway performs: the number of events delivered or skipped.
     #[must_use]
     pub fn deliveries(&self, run: RunId) -> Vec<u64> {
         self.deliveries.of_run(run)
     }
 
-    /// A run, as long as its owner could find it: one that is not stored, or whose time is over, does not exist.
+    /// A run that its owner can find, too.
     ///
     /// # Errors
-    /// If there is no such run, or the store fails.
+    /// If the run does not exist, has ended without being stored, or is expired; or if the store fails.
     pub async fn find(&self, id: RunId) -> Result<RunHandle, Fault> {
         let run = self.runs.find(id).await?.ok_or_else(|| faults::run_not_found(id))?;
         let is_visible =
@@ -110,27 +108,27 @@ impl Operator {
         if is_visible { Ok(run) } else { Err(faults::run_not_found(id)) }
     }
 
-    /// Follows a run from its first step on. The run does not depend on this reader.
+    /// Follows a run from its first step. The run continues when this follower leaves.
     ///
     /// # Errors
-    /// As [`Self::find`].
+    /// Same as [`Self::find`].
     pub async fn follow(&self, id: RunId) -> Result<Follower, Fault> {
         follow(&self.runs, self.find(id).await?).await
     }
 
-    /// Cancels a run and waits for its end. Has to be awaited as [`super::Engine::answer`].
+    /// Cancels a run and waits for its end. Must be awaited within a local task set.
     ///
     /// # Errors
-    /// As [`Self::find`].
+    /// Same as [`Self::find`].
     pub async fn cancel(&self, id: RunId) -> Result<(), Fault> {
         let canceller = Arc::clone(&self.canceller);
         complete(async move { canceller.cancel_any(id).await.map(drop) }).await
     }
 
-    /// Deletes a run that has ended, for its owner too. Has to be awaited as [`super::Engine::answer`].
+    /// Deletes a run that has ended. Must be awaited within a local task set.
     ///
     /// # Errors
-    /// As [`Self::find`], and if the run has not ended.
+    /// Same as [`Self::find`], and if the run has not ended.
     pub async fn delete(&self, id: RunId, scope: Scope) -> Result<(), Fault> {
         let run = self.find(id).await?;
         if !matches!(run.run_state(), RunState::Ended(_)) {
@@ -138,32 +136,31 @@ impl Operator {
         }
         let scope = self.in_scope_of(&run, scope);
         let canceller = Arc::clone(&self.canceller);
-        complete(async move { canceller.delete(&interlingua_core::call::Target::Run(id), &scope).await }).await
+        complete(async move { canceller.delete(&Target::Run(id), &scope).await }).await
     }
 
     /// A page of summaries.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn list(&self, wanted: Wanted) -> Result<Summaries, Fault> {
-        let open = self.open_items().await?;
-        let by_run = asking(&open);
+    pub async fn list(&self, wanted: RunQuery) -> Result<Summaries, Fault> {
+        let open = open_by_run(&self.open_items().await?);
         if wanted.pending {
-            return self.list_pending(&wanted, &by_run).await;
+            return self.list_pending(&wanted.query, &open).await;
         }
-        self.page(wanted.query, &by_run).await
+        self.page(wanted.query, &open).await
     }
 
-    async fn page(&self, query: Query, by_run: &HashMap<RunId, Asking>) -> Result<Summaries, Fault> {
+    async fn page(&self, query: Query, open: &OpenByRun) -> Result<Summaries, Fault> {
         let expired_before = self.rules.load().retention.expiry_cutoffs(clock::now());
         let found = self.runs.store().find(Query { expired_before, ..query }).await;
         let found = found.map_err(store_fault)?;
-        let runs = self.summaries(found.runs, by_run).await?;
+        let runs = self.summaries(found.runs, open).await?;
         Ok(Summaries { runs, total: found.total, next: found.next })
     }
 
-    /// The runs that changed at this time or later, the latest change first, and those under way in this process. True:
-    /// there are more. `open`: all open items.
+    /// The runs that changed at this time or later, the latest change first, followed by other active runs of this
+    /// process. The flag is true if more runs changed. `open` are all open items.
     ///
     /// # Errors
     /// Those of the store.
@@ -174,7 +171,7 @@ impl Operator {
         open: &[OpenItems],
     ) -> Result<(Vec<RunSummary>, bool), Fault> {
         let filter = Filter { changed_since: Some(since), limit, order: Order::LatestChange, ..Filter::default() };
-        let page = self.page(Query { filter, ..Query::default() }, &asking(open)).await?;
+        let page = self.page(Query { filter, ..Query::default() }, &open_by_run(open)).await?;
         let (mut found, has_more) = (page.runs, page.next.is_some());
         let known: Vec<RunId> = found.iter().map(|run| run.id).collect();
         let live = self.runs.active().into_iter().filter(|run| !known.contains(&run.id()));
@@ -182,7 +179,7 @@ impl Operator {
         Ok((found, has_more))
     }
 
-    /// Every open item of every session.
+    /// The open items of all sessions.
     ///
     /// # Errors
     /// Those of the store.
@@ -190,7 +187,7 @@ impl Operator {
         OpenItems::list(self.runs.store()).await
     }
 
-    /// The open items of one run, as its session has them now.
+    /// The open items of a run. `None`: it has none.
     ///
     /// # Errors
     /// Those of the store.
@@ -213,7 +210,7 @@ impl Operator {
         Ok(heads.into_iter().map(|run| (run.record.run().id, run.info.protocol)).collect())
     }
 
-    /// The call that answers items of a run as its owner would, in the background.
+    /// A background call that answers items of a run on behalf of its owner.
     #[must_use]
     pub fn decision(&self, run: &RunHandle, answers: Vec<Answer>) -> Call {
         let (agent, session, user, waits) = run.view(|view| {
@@ -227,51 +224,37 @@ impl Operator {
         call.answers = answers;
         call.answer_policy = AnswerPolicy::default();
         call.delivery = Delivery::Background;
-        // Someone else who decides at this moment has the turn.
+        // Refuse if another decision is being sent at this moment.
         call.policy = RunPolicy::background().with_busy(Busy::Refuse);
         Call::Run(Box::new(call))
     }
 
-    /// A scope of some route, for the owner of a run.
+    /// The scope of a route, restricted to the owner of a run.
     #[must_use]
     pub fn in_scope_of(&self, run: &RunHandle, route: Scope) -> Scope {
         let owner = run.view(|view| Owner::from_key(&view.info.owner));
         Scope { owner, detach: true, request: None, trace: None, connection: None, ..route }
     }
 
-    async fn list_pending(&self, wanted: &Wanted, by_run: &HashMap<RunId, Asking>) -> Result<Summaries, Fault> {
-        let ids: Vec<RunId> = by_run.keys().copied().collect();
-        let mut runs = Vec::new();
-        for stored in self.runs.store().heads(ids).await.map_err(store_fault)? {
-            let (run, info) = (stored.record.run(), &stored.info);
-            let head = RunHead {
-                id: run.id,
-                agent: run.agent.clone(),
-                session: run.session_id.clone(),
-                state: info.state,
-                created_at: run.created_at,
-                changed_at: info.changed_at,
-                size: 0,
-                protocol: info.protocol.clone(),
-                owner: info.owner.clone(),
-                events: stored.record.len(),
-                preview: String::new(),
-            };
-            let query = &wanted.query;
-            let fits = (query.agents.is_empty() || query.agents.contains(&head.agent))
-                && query.filter.protocol.as_ref().is_none_or(|protocol| *protocol == head.protocol)
-                && query.owner.as_ref().is_none_or(|owner| *owner == head.owner)
-                && query.filter.session.as_ref().is_none_or(|session| *session == head.session);
-            if fits {
-                runs.push(summary(head, None, by_run));
-            }
-        }
+    async fn list_pending(&self, query: &Query, open: &OpenByRun) -> Result<Summaries, Fault> {
+        let heads = self.runs.store().heads(open.keys().copied().collect()).await.map_err(store_fault)?;
+        let all = heads.iter().map(|head| {
+            let summary = summarize(&head.record, &head.info);
+            with_open_items(RunSummary { code: None, text: String::new(), ..summary }, open)
+        });
+        let is_selected = |run: &RunSummary| {
+            (query.agents.is_empty() || query.agents.contains(&run.agent))
+                && query.filter.protocol.as_ref().is_none_or(|protocol| *protocol == run.protocol)
+                && query.owner.as_ref().is_none_or(|owner| *owner == run.owner)
+                && query.filter.session.as_ref().is_none_or(|session| *session == run.session)
+        };
+        let mut runs: Vec<RunSummary> = all.filter(is_selected).collect();
         runs.sort_by_key(|run| std::cmp::Reverse((run.changed_at, run.id)));
         Ok(Summaries { total: runs.len(), runs, next: None })
     }
 
-    /// Adds what rows do not have: error codes of runs that failed, and what is true in memory.
-    async fn summaries(&self, heads: Vec<RunHead>, by_run: &HashMap<RunId, Asking>) -> Result<Vec<RunSummary>, Fault> {
+    /// Adds the error codes of failed runs, and replaces runs that are in memory by their current state.
+    async fn summaries(&self, heads: Vec<RunHead>, open: &OpenByRun) -> Result<Vec<RunSummary>, Fault> {
         let failed = heads.iter().filter(|head| has_error(head.state)).map(|head| head.id).collect();
         let stored = self.runs.store().heads(failed).await.map_err(store_fault)?;
         let codes: HashMap<RunId, String> = stored
@@ -285,19 +268,33 @@ impl Operator {
         let all = heads.into_iter().map(|head| match self.runs.get(head.id) {
             Some(run) => summary_of(&RunHandle::InMemory(run.pin())),
             None => {
-                let code = codes.get(&head.id).cloned();
-                summary(head, code, by_run)
+                let summary = RunSummary {
+                    code: codes.get(&head.id).cloned(),
+                    id: head.id,
+                    agent: head.agent,
+                    protocol: head.protocol,
+                    owner: head.owner,
+                    session: head.session,
+                    state: head.state,
+                    created_at: head.created_at,
+                    changed_at: head.changed_at,
+                    events: head.events,
+                    pending: 0,
+                    asks: None,
+                    text: head.preview,
+                };
+                with_open_items(summary, open)
             }
         });
         Ok(all.collect())
     }
 }
 
-/// How many items a run asks, and the name of the first.
-type Asking = (usize, String);
+/// The number of open items of each run, and the name of the first one.
+type OpenByRun = HashMap<RunId, (usize, String)>;
 
-fn asking(open: &[OpenItems]) -> HashMap<RunId, Asking> {
-    let mut by_run: HashMap<RunId, Asking> = HashMap::new();
+fn open_by_run(open: &[OpenItems]) -> OpenByRun {
+    let mut by_run = OpenByRun::new();
     for item in open.iter().flat_map(|session| &session.items) {
         by_run.entry(item.run).or_insert_with(|| (0, item.item.name.clone())).0 += 1;
     }
@@ -305,48 +302,40 @@ fn asking(open: &[OpenItems]) -> HashMap<RunId, Asking> {
 }
 
 fn has_error(state: RunState) -> bool {
-    use interlingua_core::End;
     matches!(state, RunState::Ended(End::Failed | End::Rejected | End::Incomplete))
 }
 
-fn summary(head: RunHead, code: Option<String>, by_run: &HashMap<RunId, Asking>) -> RunSummary {
-    let (pending, asks) = by_run.get(&head.id).map_or((0, None), |(count, name)| (*count, Some(name.clone())));
-    RunSummary {
-        id: head.id,
-        agent: head.agent,
-        protocol: head.protocol,
-        owner: head.owner,
-        session: head.session,
-        state: head.state,
-        code,
-        created_at: head.created_at,
-        changed_at: head.changed_at,
-        events: head.events,
-        pending,
-        asks,
-        text: head.preview,
-    }
+fn with_open_items(run: RunSummary, open: &OpenByRun) -> RunSummary {
+    let (pending, asks) = open.get(&run.id).map_or((0, None), |(count, name)| (*count, Some(name.clone())));
+    RunSummary { pending, asks, ..run }
 }
 
-/// The summary of a run that is at hand.
+/// The summary of a loaded or active run.
 #[must_use]
 pub fn summary_of(run: &RunHandle) -> RunSummary {
-    run.view_safe(|view| {
-        let (run, info) = (view.run(), view.info);
-        RunSummary {
-            id: run.id,
-            agent: run.agent.clone(),
-            protocol: info.protocol.clone(),
-            owner: info.owner.clone(),
-            session: run.session_id.clone(),
-            state: info.state,
-            code: run.turns.last().and_then(|turn| Some(turn.error.as_ref()?.code.clone())),
-            created_at: run.created_at,
-            changed_at: info.changed_at,
-            events: view.record.len(),
-            pending: view.pending.len(),
-            asks: view.pending.first().map(|item| item.name.clone()),
-            text: run.preview(),
-        }
+    run.view_safe(|view| RunSummary {
+        pending: view.pending.len(),
+        asks: view.pending.first().map(|item| item.name.clone()),
+        ..summarize(view.record, view.info)
     })
+}
+
+/// A summary without open items.
+fn summarize(record: &Record, info: &RunInfo) -> RunSummary {
+    let run = record.run();
+    RunSummary {
+        id: run.id,
+        agent: run.agent.clone(),
+        protocol: info.protocol.clone(),
+        owner: info.owner.clone(),
+        session: run.session_id.clone(),
+        state: info.state,
+        code: run.turns.last().and_then(|turn| Some(turn.error.as_ref()?.code.clone())),
+        created_at: run.created_at,
+        changed_at: info.changed_at,
+        events: record.len(),
+        pending: 0,
+        asks: None,
+        text: run.preview(),
+    }
 }

@@ -1,4 +1,4 @@
-//! Documents of adapters: small records of a caller, some of which name receivers of deliveries.
+//! Small documents that adapters store for a caller, for example push receivers.
 
 use std::sync::Arc;
 
@@ -12,14 +12,13 @@ use crate::{faults, stored_json};
 use interlingua_base::clock;
 use interlingua_store::{Document, Expect, Store};
 
-/// The most documents in one list.
+/// The maximum length of a list.
 const MAX_DOCUMENTS: usize = 1000;
 
-/// Reads and writes documents of callers.
 pub(crate) struct Documents {
     store: Arc<dyn Store>,
     deliveries: Arc<Deliveries>,
-    /// The most receivers of a caller, whatever its own limit is.
+    /// The maximum number of push receivers of a caller. A caller can have a lower limit.
     receivers: usize,
 }
 
@@ -28,7 +27,7 @@ impl Documents {
         Self { store, deliveries, receivers }
     }
 
-    /// Serves a call. Returns keys and values; none for calls that write.
+    /// Serves a call. Returns the keys and values that were read. `None`: the call wrote or deleted a document.
     pub(crate) async fn serve(&self, call: DocumentCall, scope: &Scope) -> Result<Option<Vec<(String, Json)>>, Fault> {
         match call {
             DocumentCall::Get { collection, key } => self.get(&collection, key, scope).await.map(Some),
@@ -52,7 +51,7 @@ impl Documents {
         Ok(value.map(|value| (key, value)).into_iter().collect())
     }
 
-    /// In the order they were made.
+    /// The documents with a prefix, oldest first.
     async fn list(&self, collection: &str, prefix: &str, scope: &Scope) -> Result<Vec<(String, Json)>, Fault> {
         let owner_len = scope.document_key("").len();
         let found = self.store.list(collection, &scope.document_key(prefix), None, MAX_DOCUMENTS).await;
@@ -64,7 +63,7 @@ impl Documents {
         Ok(found.iter().filter_map(read).collect())
     }
 
-    /// Whether the caller may name one more receiver. One that is there may be named again.
+    /// Fails if the document would exceed the number of receivers of the caller. Replacing a document is always allowed.
     async fn check_receivers(&self, collection: &str, key: &str, scope: &Scope) -> Result<(), Fault> {
         let limit = scope.caller.usage.limits().receivers.min(self.receivers);
         let count = self.store.count(collection, scope.owner.base_key()).await.map_err(store_fault)?;
@@ -76,7 +75,7 @@ impl Documents {
         if known.is_some() { Ok(()) } else { Err(faults::too_many_receivers(limit)) }
     }
 
-    /// What the store must expect. `None`: it is known already that something else is there.
+    /// The precondition of the write. `None`: the document differs from the value to replace.
     async fn expected(
         &self,
         collection: &str,
@@ -94,7 +93,7 @@ impl Documents {
         Ok(found.filter(is_known).map(|document| Expect::Version(document.version)))
     }
 
-    /// False: it would replace something else.
+    /// Writes a document. False: the document differs from the value to replace, and nothing was written.
     async fn put(
         &self,
         collection: &str,

@@ -1,4 +1,4 @@
-//! What operators see of runs in memory, of any owner: never their texts.
+//! Current load of the process, for metrics. Never contains texts of runs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use crate::runs::RunTable;
 use interlingua_observe::metrics::{Levels, ReplicaLevels, UpstreamLevel};
 use interlingua_store::{LeaseState, ReplicaStatus};
 
-/// What is under way in all runs.
+/// The load of all agents and runs. The fields about connections are not set.
 pub(crate) fn levels(agents: &Agents, runs: &RunTable) -> Levels {
-    // Every agent is reported, also with nothing to do.
+    // Report idle agents, too.
     let mut by_agent: HashMap<Arc<str>, (usize, usize)> =
         agents.all().iter().map(|agent| (Arc::clone(agent.metrics.name()), (0, 0))).collect();
     let mut followers = 0;
@@ -51,34 +51,35 @@ fn replica(status: &ReplicaStatus) -> ReplicaLevels {
     }
 }
 
-/// The endpoints of an agent. Two at one host and port are distinguished by the beginning of their key.
+/// The endpoints of an agent. If several have the same host and port, their names contain the start of their keys.
 fn upstreams(agent: &Agent) -> Vec<UpstreamLevel> {
     let status = agent.upstream.pool().map(|pool| pool.status()).unwrap_or_default();
-    let hosts: Vec<String> = status.iter().map(|one| host_and_port(&one.url)).collect();
+    let hosts: Vec<String> = status.iter().map(|endpoint| host_and_port(&endpoint.url)).collect();
     let name = |index: usize, key: &str| {
         let host = &hosts[index];
         let is_shared = hosts.iter().filter(|other| *other == host).count() > 1;
         if is_shared { format!("{host}#{}", key.chars().take(4).collect::<String>()) } else { host.clone() }
     };
 
-    let levels = status.iter().enumerate().map(|(index, one)| UpstreamLevel {
+    let levels = status.iter().enumerate().map(|(index, endpoint)| UpstreamLevel {
         agent: Arc::clone(agent.metrics.name()),
-        endpoint: name(index, one.key.as_str()),
-        healthy: one.state != "out",
-        requests: one.requests,
-        retries: one.retries,
-        ejections: one.ejections,
+        endpoint: name(index, endpoint.key.as_str()),
+        healthy: endpoint.state != "out",
+        requests: endpoint.requests,
+        retries: endpoint.retries,
+        ejections: endpoint.ejections,
     });
     levels.collect()
 }
 
+/// Empty if the URL has no host or port.
 fn host_and_port(url: &str) -> String {
-    let read = Url::parse(url).ok();
-    let parts = read.as_ref().and_then(|url| Some((url.host_str()?, url.port_or_known_default()?)));
+    let url = Url::parse(url).ok();
+    let parts = url.as_ref().and_then(|url| Some((url.host_str()?, url.port_or_known_default()?)));
     parts.map_or_else(String::new, |(host, port)| format!("{host}:{port}"))
 }
 
-/// How many runs are running here, by the protocol of their client.
+/// The number of runs in this process that an agent works on, by the protocol of the client.
 pub(crate) fn running_by_protocol(runs: &RunTable) -> HashMap<String, usize> {
     let mut running = HashMap::new();
     for run in runs.active() {

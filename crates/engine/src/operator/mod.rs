@@ -1,6 +1,6 @@
-//! Operation: lists, sessions and documents of owners, figures for operators, and housekeeping.
+//! Calls about sessions and documents, the view of operators on all runs, and housekeeping.
 //!
-//! Imports every other module. Not here: the pages and metrics that show this.
+//! Imports every other module. Not here: the pages and metrics that show the results.
 
 mod access;
 mod documents;
@@ -9,7 +9,7 @@ mod levels;
 mod seal_key;
 mod session_calls;
 
-pub use self::access::{Operator, RunSummary, Summaries, Wanted, summary_of};
+pub use self::access::{Operator, RunQuery, RunSummary, Summaries, summary_of};
 
 pub(crate) use self::documents::Documents;
 pub(crate) use self::housekeeping::Housekeeping;

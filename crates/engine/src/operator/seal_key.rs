@@ -1,5 +1,4 @@
-//! The secret of the store with which data that clients keep is sealed: made once, by the first gateway that uses the
-//! store.
+//! The key that seals data held by clients. The first gateway that uses a store generates it.
 
 use std::sync::Arc;
 
@@ -8,25 +7,23 @@ use interlingua_core::seal::Sealer;
 use interlingua_base::{clock, random};
 use interlingua_store::{Expect, Store, StoreError};
 
-/// The collection of the store that the secret is in.
 const COLLECTION: &str = "secrets";
-/// Key of the document.
-const KEY: &str = "seal";
+const DOCUMENT: &str = "seal";
 
-/// Reads the secret, or makes it, unless the sealer has it.
+/// Sets the key of the sealer, unless it has one. Generates the key if the store has none.
 pub(crate) async fn load(store: &Arc<dyn Store>, sealer: &Sealer) -> Result<(), StoreError> {
     while !sealer.has_key() {
-        match store.get(COLLECTION, KEY).await? {
+        match store.get(COLLECTION, DOCUMENT).await? {
             Some(document) => match <[u8; 32]>::try_from(&document.value[..]) {
                 Ok(key) => sealer.set_key(key),
                 Err(_) => {
-                    // Replace an unusable secret: data sealed with it cannot be opened anyway.
-                    let put = store.put(COLLECTION, KEY, new_key(), Expect::Version(document.version), clock::now());
-                    let _ = put.await?;
+                    // Replace a key of the wrong length: no data can be sealed with it.
+                    let expect = Expect::Version(document.version);
+                    let _ = store.put(COLLECTION, DOCUMENT, new_key(), expect, clock::now()).await?;
                 }
             },
-            // If another gateway is faster, its secret is read in the next round.
-            None => drop(store.put(COLLECTION, KEY, new_key(), Expect::Absent, clock::now()).await?),
+            // If another gateway is faster, the next iteration reads its key.
+            None => drop(store.put(COLLECTION, DOCUMENT, new_key(), Expect::Absent, clock::now()).await?),
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Sessions as resources: what their owner may do with them besides calling agents.
+//! Calls that list, read, change and delete sessions of the caller.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,7 +12,7 @@ use crate::runs::{RunTable, Scope};
 use crate::sessions::{PageSelection, SelectedPage, Session, SessionDoc, SessionTable};
 use crate::turns::{Canceller, Transcripts};
 
-/// How often a list is read in which sessions go on meanwhile.
+/// The number of times that a list is read again because sessions in it got new runs meanwhile.
 const MAX_LIST_ROUNDS: usize = 4;
 
 /// Serves calls about sessions.
@@ -31,7 +31,7 @@ impl SessionCalls {
         self.runs.sessions()
     }
 
-    /// Serves a call. `None`: it is done.
+    /// Serves a call about one session. `None`: the session was deleted.
     pub(crate) async fn serve(&self, call: SessionCall, scope: &Scope) -> Result<Option<Vec<SessionView>>, Fault> {
         let view = match call {
             SessionCall::Create { agent, session, items, labels } => {
@@ -93,22 +93,21 @@ impl SessionCalls {
         self.save_and_view(&session, 0).await
     }
 
-    /// Lists the sessions of the caller.
     pub(crate) async fn list(&self, filter: &SessionFilter, scope: &Scope) -> Result<SessionPage, Fault> {
         let mut page = self.select(filter, scope).await?;
         let mut states: HashMap<RunId, Option<RunState>> = HashMap::new();
         for _ in 0..MAX_LIST_ROUNDS {
-            let mut is_changed = false;
+            let mut has_new_runs = false;
             for run in page.docs.iter().filter_map(|doc| doc.latest) {
                 if let Entry::Vacant(unknown) = states.entry(run) {
                     unknown.insert(self.state_of(Some(run)).await?);
-                    is_changed = true;
+                    has_new_runs = true;
                 }
             }
-            if !is_changed {
+            if !has_new_runs {
                 break;
             }
-            // As in `view`: what a run asks is read after the state of the run.
+            // As in `view`: pending items must be read after the state of their run.
             page = self.select(filter, scope).await?;
         }
 
@@ -135,20 +134,20 @@ impl SessionCalls {
         Err(Fault::not_found(format_args!("session '{id}'")))
     }
 
-    /// Saves a session, and shows it with its latest items.
+    /// Saves a session and returns it with at least `least` of its latest items, if it has that many.
     async fn save_and_view(&self, session: &Arc<Session>, least: usize) -> Result<SessionView, Fault> {
         self.sessions().save(session).await?;
         self.view(session, true, least).await
     }
 
-    /// Shows a session with at least so many items from one end.
+    /// The session with at least `least` of its newest or oldest items, if it has that many.
     async fn view(&self, session: &Session, newest: bool, least: usize) -> Result<SessionView, Fault> {
         let items = self.transcripts.items(session, newest, least).await?;
         loop {
             let latest = session.doc().latest;
             let state = self.state_of(latest).await?;
-            // What a run asks is noted before the run comes to its pause. Read in the other order, a run could be over
-            // that asks nothing yet.
+            // A run adds its pending items to the session before it starts to wait. If the items were read before the
+            // state, a run could appear to wait without an item.
             let doc = session.doc().clone();
             if doc.latest == latest {
                 return Ok(view_of(&doc, state, items));
