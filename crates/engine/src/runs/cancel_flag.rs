@@ -1,4 +1,4 @@
-//! Tells the driver of a run to stop.
+//! The signal that stops the driver of a run.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
 
-/// One flag with one listener. It is checked with every chunk of an answer, so a check costs one load.
+/// A flag with a single waiting task. Checked for every chunk of an answer, so a check is a single atomic load.
 #[derive(Default)]
 pub(crate) struct CancelFlag {
     is_set: AtomicBool,
@@ -19,7 +19,7 @@ impl CancelFlag {
         self.listener.wake();
     }
 
-    /// Takes it back, for the next turn.
+    /// Clears the flag before the next turn.
     pub(crate) fn reset(&self) {
         self.is_set.store(false, Ordering::Release);
     }
@@ -28,17 +28,17 @@ impl CancelFlag {
         self.is_set.load(Ordering::Acquire)
     }
 
-    /// Ready once it is set.
+    /// Ready when the flag is set.
     pub(crate) fn poll_set(&self, context: &Context<'_>) -> Poll<()> {
         if self.is_set() {
             return Poll::Ready(());
         }
         self.listener.register(context.waker());
-        // It may have been set before the listener was registered.
+        // Check again: the flag may have been set before the waker was registered.
         if self.is_set() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Waits until it is set.
+    /// Waits until the flag is set.
     pub(super) async fn wait(&self) {
         poll_fn(|context| self.poll_set(context)).await;
     }

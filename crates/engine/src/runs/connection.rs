@@ -1,8 +1,7 @@
-//! The responses of one connection that are not stored: they live as long as the connection, and only its requests can
-//! continue from them.
+//! The unstored responses of one connection. They are kept in memory as long as the connection, and only requests of
+//! this connection can continue from them.
 //!
-//! All of it is memory: nothing has to be cleaned up in the store. Not here: connections themselves
-//! ([`interlingua_server`]), and continuing from a response ([`crate::turns::context`]).
+//! Not here: connections ([`interlingua_server`]) and continuing from a response ([`crate::turns::context`]).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,12 +13,12 @@ use super::turn::Turn;
 use super::unstored::UnstoredRuns;
 use crate::sessions::{Basis, Session, sizes};
 
-/// The most responses that one connection keeps: then the oldest are dropped.
+/// The maximum number of responses per connection. The oldest ones are dropped.
 const MAX_RESPONSES: usize = 1000;
-/// The most bytes of them.
+/// The maximum size of the responses per connection.
 const MAX_BYTES: usize = 16 << 20;
 
-/// The unstored responses of one connection. Dropping it drops all of them.
+/// The unstored responses of one connection, until it is dropped.
 pub struct ConnectionCache {
     unstored: Arc<UnstoredRuns>,
     responses: Mutex<Responses>,
@@ -34,13 +33,12 @@ struct Responses {
 
 struct Response {
     run: Arc<ActiveRun>,
-    /// Sessions of such responses are not stored either: this keeps them.
+    /// Held here, because the session of an unstored response may not be stored either.
     session: Arc<Session>,
     bytes: usize,
 }
 
 impl ConnectionCache {
-    /// For a new connection.
     pub(crate) fn new(unstored: &Arc<UnstoredRuns>) -> Arc<Self> {
         Arc::new(Self { unstored: Arc::clone(unstored), responses: Mutex::default() })
     }
@@ -49,18 +47,18 @@ impl ConnectionCache {
         self.responses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what a turn has come to, if it is not stored.
+    /// Keeps the response of a successful turn if it is not stored. After a failed turn, drops the response that the turn
+    /// continued from, so that the client does not retry from it.
     pub(crate) fn turn_concluded(&self, run: &Arc<ActiveRun>, turn: &Turn, is_good: bool) {
         if is_good && !turn.policy.stored {
             self.insert(run, &turn.session);
         }
-        // A request that failed is not tried again from the same response.
         if let (false, Basis::After(previous)) = (is_good, &turn.spoken.basis) {
             self.evict(*previous);
         }
     }
 
-    /// Keeps a response, dropping the oldest ones for it. One that is too large is not kept.
+    /// Adds a response and drops the oldest ones if necessary. A response larger than [`MAX_BYTES`] is not kept.
     fn insert(&self, run: &Arc<ActiveRun>, session: &Arc<Session>) {
         let bytes = run.view(sizes::run);
         if bytes > MAX_BYTES {
@@ -82,7 +80,7 @@ impl ConnectionCache {
         responses.queue.push_back(Response { run: Arc::clone(run), session: Arc::clone(session), bytes });
     }
 
-    /// False if there is none.
+    /// False if the cache is empty.
     fn drop_oldest(&self, responses: &mut Responses) -> bool {
         let Some(oldest) = responses.queue.pop_front() else { return false };
         responses.bytes -= oldest.bytes;
@@ -90,19 +88,18 @@ impl ConnectionCache {
         true
     }
 
-    /// The session of a response that is kept here.
+    /// The session of a response. `None`: the response is not in the cache.
     pub(crate) fn session_of(&self, run: RunId) -> Option<Arc<Session>> {
         let responses = self.lock();
         let found = responses.queue.iter().rfind(|response| response.run.id() == run);
         found.map(|response| Arc::clone(&response.session))
     }
 
-    /// True if a response is kept here.
     pub(super) fn contains(&self, run: RunId) -> bool {
         self.lock().queue.iter().any(|response| response.run.id() == run)
     }
 
-    /// Drops a response: a request that continued from it failed. Nothing happens if it is not kept here.
+    /// Drops a response, if it is in the cache.
     pub fn evict(&self, run: RunId) {
         let mut responses = self.lock();
         if let Some(index) = responses.queue.iter().position(|response| response.run.id() == run)

@@ -1,20 +1,20 @@
-//! The followers of a run in memory: how far each one has read, and how it is woken.
+//! Read positions and wakers of the followers of an active run.
 
 use std::sync::Arc;
 use std::task::Waker;
 
 use super::unread::{FREE_BYTES, UnreadBudget, UnreadShare};
 
-/// All followers of a run. Each one has an index for as long as it follows.
+/// The followers of a run. Each keeps its index until it is removed.
 #[derive(Default)]
 pub(super) struct Followers {
     entries: Vec<Option<Entry>>,
-    /// Events that no attached follower has read yet.
+    /// The budget for events that no attached follower has read yet.
     unread: UnreadShare,
 }
 
 struct Entry {
-    /// The record's size when this follower had read all of it last, in bytes.
+    /// Size of the record, in bytes, when this follower last caught up.
     seen: usize,
     waker: Option<Waker>,
     /// True if the run is canceled when the last such follower leaves.
@@ -22,7 +22,7 @@ struct Entry {
 }
 
 impl Followers {
-    /// Adds one that begins to read at the record's present `size`; returns its index.
+    /// Adds a follower that starts at the current `size` of the record. Returns its index.
     pub(crate) fn add(&mut self, size: usize, attached: bool) -> usize {
         let entry = Entry { seen: size, waker: None, attached };
         if let Some(index) = self.entries.iter().position(Option::is_none) {
@@ -34,7 +34,7 @@ impl Followers {
         }
     }
 
-    /// Removes one. True if it was attached and no other attached one is left.
+    /// Removes a follower. True if it was the last attached one.
     pub(crate) fn remove(&mut self, index: usize) -> bool {
         let was_attached = self.entries[index].take().is_some_and(|entry| entry.attached);
         let has_attached = self.entries.iter().flatten().any(|entry| entry.attached);
@@ -52,7 +52,7 @@ impl Followers {
         self.entries.iter().all(Option::is_none)
     }
 
-    /// One has read all of a record of this size.
+    /// Notes that a follower has read a record of this size to its end.
     pub(super) fn caught_up(&mut self, index: usize, size: usize) {
         if let Some(entry) = &mut self.entries[index] {
             entry.seen = size;
@@ -62,7 +62,7 @@ impl Followers {
         }
     }
 
-    /// Wakes one the next time [`Followers::wake`] is called.
+    /// Registers a follower for the next call of [`Followers::wake`].
     pub(super) fn register(&mut self, index: usize, waker: &Waker) {
         if let Some(entry) = &mut self.entries[index]
             && !entry.waker.as_ref().is_some_and(|known| known.will_wake(waker))
@@ -79,8 +79,8 @@ impl Followers {
         }
     }
 
-    /// True unless even the fastest attached one is `bound` bytes behind a record of this size, or the unread bytes of
-    /// all runs exceed their budget.
+    /// False if the fastest attached follower is at least `bound` bytes behind a record of this size, or if the budget
+    /// for unread bytes of all runs is used up.
     pub(crate) fn has_room(&mut self, size: usize, bound: usize, budget: &Arc<UnreadBudget>) -> bool {
         match self.backlog(size) {
             Some(backlog) => backlog < bound && self.unread.count(backlog, budget),
@@ -88,7 +88,7 @@ impl Followers {
         }
     }
 
-    /// How many bytes of a record of this size the fastest attached one has not read. `None`: no one is attached.
+    /// Unread bytes of the fastest attached follower for a record of this size. `None`: no follower is attached.
     fn backlog(&self, size: usize) -> Option<usize> {
         let attached = self.entries.iter().flatten().filter(|entry| entry.attached);
         attached.map(|entry| size.saturating_sub(entry.seen)).min()

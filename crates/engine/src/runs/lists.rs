@@ -1,4 +1,4 @@
-//! Lists of runs, which load as little as they can.
+//! Lists of runs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use interlingua_store::{Query, RunHead, StoredRun};
 /// A page of runs.
 pub(crate) struct RunPage {
     pub(crate) runs: Vec<ListedRun>,
-    /// How many match on all pages.
+    /// The number of matching runs on all pages.
     pub(crate) total: usize,
-    /// Where the next page begins. `None`: this is the last one.
+    /// The start of the next page. `None`: this is the last page.
     pub(crate) next: Option<Cursor>,
 }
 
-/// A run on a page: as it was when the page was made, so that no lock is held while it is written.
+/// A snapshot of a run on a page, so that no lock is held while the page is encoded.
 pub struct ListedRun {
     stored: Arc<StoredRun>,
     pending: Arc<[Pending]>,
@@ -34,7 +34,7 @@ pub struct ListedRun {
 }
 
 impl ListedRun {
-    /// Shows it.
+    /// A view of the snapshot.
     #[must_use]
     pub fn view(&self) -> RunView<'_> {
         RunView { record: &self.stored.record, info: &self.stored.info, pending: &self.pending }
@@ -53,7 +53,7 @@ impl ListedRun {
     fn head(run: &RunHandle) -> Self {
         let head = |view: RunView<'_>| Self::copied(StoredRun::head(view.record, view.info), view.pending);
         match run {
-            // A head shows no events but the state, and with no end on its way into the store that is safe.
+            // A head shows the state of the run. That state is stored unless an end is still being written.
             RunHandle::InMemory(run) if run.settling().is_none() => run.view(head),
             run => run.view_safe(head),
         }
@@ -64,7 +64,7 @@ impl ListedRun {
     }
 }
 
-/// The caller's runs that match, on a page of at most so many bytes.
+/// The runs of the caller that match a filter. A page has at most `max_bytes` of runs, but at least one run.
 pub(crate) async fn list(
     runs: &Arc<RunTable>,
     rules: &SharedRules,
@@ -92,7 +92,7 @@ pub(crate) async fn list(
     Ok(RunPage { runs: listed, total: found.total, next: cut.or(found.next) })
 }
 
-/// Runs without their messages.
+/// Loads runs without their messages.
 async fn list_heads(runs: &Arc<RunTable>, ids: Vec<RunId>) -> Result<Vec<ListedRun>, Fault> {
     let mut known: HashMap<RunId, ListedRun> = HashMap::new();
     for id in &ids {
@@ -109,7 +109,7 @@ async fn list_heads(runs: &Arc<RunTable>, ids: Vec<RunId>) -> Result<Vec<ListedR
     Ok(ids.iter().filter_map(|id| known.remove(id)).collect())
 }
 
-/// As many of these runs as a page may hold, and where the next page begins if that is not all of them.
+/// Loads as many runs as the page may contain. The cursor is set if runs are left for the next page.
 async fn list_whole(
     runs: &Arc<RunTable>,
     heads: &[RunHead],
@@ -124,12 +124,12 @@ async fn list_whole(
             return Ok((listed, last));
         }
 
-        // Only the first run is waited for: a page that holds some must not wait for others that do the same.
+        // Wait for memory only before the first run: pages that hold memory must not wait for each other.
         match runs.find_if_room(head.id, last.is_none()).await {
             Ok(Some(run)) => listed.push(ListedRun::whole(&settled(runs, run).await)),
             Ok(None) => {}
             Err(fault) if fault.kind == FaultKind::Overloaded && last.is_some() => return Ok((listed, last)),
-            // One run that cannot be read must not hide all others. The log has the reason.
+            // Skip an unreadable run: it must not hide all others.
             Err(fault) if fault.kind == FaultKind::Internal => {
                 tracing::error!(run = %head.id, reason = fault.detail, "a run is left out of a list");
             }

@@ -1,6 +1,7 @@
-//! Runs from the store, for those who read them: one copy of each, however many read it, and a common memory bound.
+//! Ended or idle runs loaded from the store for readers. Readers of the same run share one copy, and the memory of all
+//! copies is limited.
 //!
-//! Not here: runs that may still grow ([`super::active_run`]), and lists of runs ([`super::lists`]).
+//! Not here: active runs ([`super::active_run`]) and lists of runs ([`super::lists`]).
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -13,20 +14,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::faults::store_fault;
 use interlingua_store::{Store, StoredRun};
 
-/// The memory of all loaded runs that are still read, in bytes.
+/// The maximum memory of all loaded runs, in bytes.
 const MAX_LOADED: usize = 256 << 20;
-/// The memory a run takes for each stored byte: lines while they are read, and the record.
+/// Bytes of memory for each stored byte: for the lines while they are parsed, and for the record.
 const GROWTH: u64 = 3;
-/// Smaller runs, in bytes, are not counted: their number is bounded by the number of requests.
+/// Runs up to this size, in bytes, are not counted. The number of requests limits their number.
 const SMALL: u64 = 64 << 10;
-/// How long a reader waits for others to finish before it is turned away.
+/// A reader that waits longer for memory is refused.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(10);
-/// Room is counted in units of so many bytes.
+/// The number of bytes for each permit of the semaphore.
 const UNIT: u64 = 1024;
-/// Below this many loaded runs no one looks for those that are not read any more.
+/// Entries of runs without readers are removed only if there are more entries than this.
 const SWEEP_MIN: usize = 64;
 
-/// A run from the store, and the room it takes until its last reader is done.
+/// A run from the store. It occupies its share of the memory limit until the last reader drops it.
 pub struct Loaded {
     stored: Arc<StoredRun>,
     _room: Option<OwnedSemaphorePermit>,
@@ -46,17 +47,17 @@ impl Deref for Loaded {
     }
 }
 
-/// All loaded runs that are still read.
+/// All loaded runs that have readers.
 pub(super) struct LoadedRuns {
     store: Arc<dyn Store>,
     by_id: Mutex<HashMap<RunId, SharedCopy>>,
     room: Arc<Semaphore>,
 }
 
-/// The one copy of a run.
+/// The copy of a run that its readers share.
 struct SharedCopy {
-    /// The state of the run that was loaded ([`interlingua_store::Weight::state`]).
-    state: u64,
+    /// The version of the run that was loaded ([`interlingua_store::LoadCost::fingerprint`]).
+    fingerprint: u64,
     loaded: Weak<Loaded>,
 }
 
@@ -66,25 +67,25 @@ impl LoadedRuns {
         Self { store, by_id: Mutex::default(), room: Arc::new(Semaphore::new(units)) }
     }
 
-    /// A run from the store: the copy that others read, if there is one. `waits`: for room, if others have to finish
-    /// first; otherwise it fails.
+    /// Loads a run, or returns the copy of other readers. `None`: the run does not exist. If the memory limit is reached,
+    /// `waits` decides whether to wait for other readers or to fail.
     pub(crate) async fn load(&self, id: RunId, waits: bool) -> Result<Option<Arc<Loaded>>, Fault> {
-        let failed = |error| store_fault(&error);
-        let Some(weight) = self.store.load_cost(id).await.map_err(failed)? else { return Ok(None) };
-        if let Some(loaded) = weight.fingerprint.and_then(|state| self.get(id, state)) {
+        let Some(cost) = self.store.load_cost(id).await.map_err(store_fault)? else { return Ok(None) };
+        let shared = || cost.fingerprint.and_then(|fingerprint| self.get(id, fingerprint));
+        if let Some(loaded) = shared() {
             return Ok(Some(loaded));
         }
 
-        let room = self.reserve(weight.bytes, waits).await?;
-        // Others may have loaded it while there was no room.
-        if let Some(loaded) = weight.fingerprint.and_then(|state| self.get(id, state)) {
+        let room = self.reserve(cost.bytes, waits).await?;
+        // Another reader may have loaded the run during the wait.
+        if let Some(loaded) = shared() {
             return Ok(Some(loaded));
         }
 
-        let Some(stored) = self.store.load(id).await.map_err(failed)? else { return Ok(None) };
+        let Some(stored) = self.store.load(id).await.map_err(store_fault)? else { return Ok(None) };
         let loaded = Loaded { stored, _room: room };
-        Ok(Some(match weight.fingerprint {
-            Some(state) => self.insert(id, state, loaded),
+        Ok(Some(match cost.fingerprint {
+            Some(fingerprint) => self.insert(id, fingerprint, loaded),
             None => Arc::new(loaded),
         }))
     }
@@ -93,20 +94,19 @@ impl LoadedRuns {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn get(&self, id: RunId, state: u64) -> Option<Arc<Loaded>> {
-        self.lock().get(&id).filter(|copy| copy.state == state)?.loaded.upgrade()
+    fn get(&self, id: RunId, fingerprint: u64) -> Option<Arc<Loaded>> {
+        shared_copy(&self.lock(), id, fingerprint)
     }
 
-    /// Adds a copy. Returns the one that another reader added first, if there is one.
-    fn insert(&self, id: RunId, state: u64, loaded: Loaded) -> Arc<Loaded> {
+    /// Adds a copy, unless another reader was faster. Returns the copy to read.
+    fn insert(&self, id: RunId, fingerprint: u64, loaded: Loaded) -> Arc<Loaded> {
         let mut by_id = self.lock();
-        let known = by_id.get(&id).filter(|copy| copy.state == state).and_then(|copy| copy.loaded.upgrade());
-        if let Some(known) = known {
+        if let Some(known) = shared_copy(&by_id, id, fingerprint) {
             return known;
         }
 
         let loaded = Arc::new(loaded);
-        by_id.insert(id, SharedCopy { state, loaded: Arc::downgrade(&loaded) });
+        by_id.insert(id, SharedCopy { fingerprint, loaded: Arc::downgrade(&loaded) });
         if by_id.len() > SWEEP_MIN && by_id.len().is_power_of_two() {
             by_id.retain(|_, copy| copy.loaded.strong_count() > 0);
         }
@@ -118,7 +118,7 @@ impl LoadedRuns {
             return Ok(None);
         }
 
-        // A run that is larger than all the room has it to itself.
+        // A run that is larger than the limit uses all of it.
         let most = u64::try_from(MAX_LOADED).unwrap_or(u64::MAX) / UNIT;
         let units = u32::try_from((bytes.saturating_mul(GROWTH) / UNIT).min(most)).unwrap_or(u32::MAX);
         let room = Arc::clone(&self.room);
@@ -130,6 +130,10 @@ impl LoadedRuns {
             _ => Err(overloaded()),
         }
     }
+}
+
+fn shared_copy(by_id: &HashMap<RunId, SharedCopy>, id: RunId, fingerprint: u64) -> Option<Arc<Loaded>> {
+    by_id.get(&id).filter(|copy| copy.fingerprint == fingerprint)?.loaded.upgrade()
 }
 
 fn overloaded() -> Fault {

@@ -1,4 +1,4 @@
-//! How long runs are kept, and by whose rules.
+//! Retention rules of the gateway and of its routes.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use crate::sessions::Session;
 use interlingua_base::clock;
 use interlingua_store::Retention;
 
-/// How long runs are kept.
+/// The retention rules of the gateway and of its routes.
 pub struct RetentionRules {
-    /// The rules, for all runs and for each route that has its own.
+    /// The rules for all runs and for the runs of each route with its own rules.
     pub retention: Retention,
-    /// The mounts of routes with rules of their own: what happens to their runs is delivered as their protocol does.
+    /// The mounts of routes with their own rules. They are used to push the end of a run that the gateway ends.
     pub scopes: Vec<Scope>,
 }
 
-/// The rules in force. A reload of the configuration replaces them.
+/// The current rules. A reload of the configuration replaces them.
 pub(crate) struct SharedRules(ArcSwap<RetentionRules>);
 
 impl SharedRules {
@@ -37,40 +37,32 @@ impl SharedRules {
         self.0.load_full()
     }
 
-    /// Where a run was started, if that route has rules of its own.
+    /// The scope of the route that started a run. `None`: the route has no rules of its own, or does not exist any more.
     pub(crate) fn scope_of(&self, run: &ActiveRun) -> Option<Scope> {
-        self.0.load().scope_of(run)
+        let rules = self.load();
+        run.view(|view| {
+            let route = view.info.retention.as_ref()?.route.as_str();
+            let is_origin = |scope: &&Scope| scope.route.as_deref() == Some(route) && scope.offers(&view.run().agent);
+            let scope = rules.scopes.iter().find(is_origin)?.clone();
+            Some(Scope { owner: Owner::from_key(&view.info.owner), ..scope })
+        })
     }
 
-    /// True if a run has waited for longer than it may.
+    /// True if a run has waited longer than the rules allow.
     pub(crate) fn is_stale(&self, about: &RunInfo) -> bool {
         self.0.load().retention.is_stale(about, clock::now())
     }
 
-    /// True if a run's time is over.
+    /// True if a run is expired.
     pub(crate) fn is_gone(&self, about: &RunInfo) -> bool {
         self.0.load().retention.is_expired(about, clock::now())
     }
 }
 
-impl RetentionRules {
-    /// Where a run was started, if that route has rules of its own.
-    fn scope_of(&self, run: &ActiveRun) -> Option<Scope> {
-        run.view(|view| {
-            let owner = view.info.retention.as_ref()?;
-            let scope = self
-                .scopes
-                .iter()
-                .find(|scope| scope.route.as_deref() == Some(owner.route.as_str()) && scope.offers(&view.run().agent));
-            scope.map(|scope| Scope { owner: Owner::from_key(&view.info.owner), ..scope.clone() })
-        })
-    }
-}
-
-/// Whose rules a new run is kept by.
+/// The route whose rules apply to a new run. `None`: only the general rules apply.
 pub(crate) fn owner_of_new_run(agent: &Agent, session: &Session, scope: &Scope) -> Option<RetentionOwner> {
     let route = scope.route.as_ref()?.to_string();
-    // Later turns are sent what was said in this one.
+    // Later turns of the session need the messages of this run.
     let remembered = agent.history == History::Gateway || session.doc().is_conversation;
     Some(RetentionOwner { route, remembered })
 }

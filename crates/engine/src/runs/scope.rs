@@ -1,4 +1,4 @@
-//! On whose behalf a call is made, and by which route it came.
+//! The caller and the route of a call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,41 +14,41 @@ use interlingua_observe::RequestLog;
 use interlingua_store::owned_key;
 use interlingua_upstream::{ForwardedHeaders, Trace};
 
-/// On whose behalf a call is made, and by which route it came.
+/// The caller and the route of a call.
 #[derive(Clone)]
 pub struct Scope {
-    /// To whom runs and sessions belong.
+    /// The owner of the runs and sessions of the call.
     pub owner: Owner,
-    /// Who calls. [`Self::owner`] may be restricted to a route and a tenant of it.
+    /// The caller. [`Self::owner`] may be restricted to a route and a tenant of the caller.
     pub caller: Arc<Caller>,
-    /// The names of the route's other agents, which the caller may not use.
+    /// The names of the agents of the route that the caller may not use.
     pub denied: Arc<[String]>,
     /// The agents of the route that the caller may use.
     pub agents: Arc<[Arc<AgentCard>]>,
     /// The protocol of the route.
     pub protocol: &'static str,
-    /// The path of the route, for the log.
+    /// The path of the route, for logs.
     pub path: Arc<str>,
-    /// True: runs go on when their client leaves, whatever the protocol does by itself.
+    /// True: runs continue when their client disconnects, even if the protocol would cancel them.
     pub detach: bool,
-    /// How long a stream is held back for the agent to begin.
+    /// A stream begins when the agent has started, or after this time.
     pub first_event_timeout: Duration,
-    /// What the protocol delivers without a request. `None`: nothing.
+    /// Creates the push notifications of the protocol. `None`: it has none.
     pub push: Option<Arc<PushNotifiers>>,
     /// The route, if it has retention rules of its own.
     pub route: Option<Arc<str>>,
-    /// The trace that the request is part of: agents receive it.
+    /// The trace of the request, which agents receive.
     pub trace: Option<Arc<Trace>>,
-    /// What is known of the request, for the logs.
+    /// The log entry of the request.
     pub request: Option<Arc<RequestLog>>,
-    /// The headers of the request that agents may get: those that an agent of the route is forwarded.
+    /// The headers of the request that are forwarded to agents of the route.
     pub forwarded: ForwardedHeaders,
-    /// What is kept for the connection that the request came over. `None`: nothing.
+    /// The unstored responses of the connection. `None`: the connection keeps none.
     pub connection: Option<Arc<ConnectionCache>>,
 }
 
 impl Scope {
-    /// Where turns of such a call come from.
+    /// The origin of turns that the call starts.
     pub(crate) fn origin(&self) -> Origin {
         Origin {
             caller: Arc::clone(&self.caller),
@@ -60,22 +60,21 @@ impl Scope {
         }
     }
 
-    /// True if the route has this agent.
+    /// True if the caller may use this agent of the route.
     pub(crate) fn offers(&self, agent: &str) -> bool {
         self.agents.iter().any(|card| card.name == agent)
     }
 
-    /// The names of the route's agents.
     pub(super) fn agent_names(&self) -> Vec<String> {
         self.agents.iter().map(|card| card.name.clone()).collect()
     }
 
-    /// The key of one of the caller's documents: those of other callers are never read.
+    /// The key of a document of the owner. It contains the owner, so that documents of others are out of reach.
     pub(crate) fn document_key(&self, key: &str) -> String {
         owned_key(self.owner.key(), key)
     }
 
-    /// True if what comes of such a call is kept by its connection and nowhere else.
+    /// True if runs of the call are not stored but kept by the connection.
     pub(crate) const fn keeps_in_connection(&self, policy: &RunPolicy) -> bool {
         !policy.stored && self.connection.is_some()
     }

@@ -1,6 +1,7 @@
-//! Asking agents to stop whose turn no one reads any more, and what is noted of that.
+//! Stop requests to agents whose answer is no longer read.
 //!
-//! Not here: when a turn is canceled ([`crate::turns::turn_driver`]), and how an agent is asked ([`interlingua_upstream`]).
+//! Not here: canceling a turn ([`crate::turns::turn_driver`]) and the protocol of a stop request
+//! ([`interlingua_upstream`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +19,14 @@ use crate::agent::Agent;
 use interlingua_upstream::pool::{PickRequest, Target};
 use interlingua_upstream::{SendOptions, StopOutcome};
 
-/// How long it may take to ask the agent of a lost gateway. The next turn of the session waits for it.
+/// Timeout of a stop request for a run of a lost gateway. The next turn of the session waits for it.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Asks the agent of a run whose gateway was lost to stop: that gateway may only be paused, and still have its
-/// connection. Not waited for. No effect for agents that stop once their connection is closed, or that are stopped by
-/// an id that only their answer has.
+/// Sends a stop request, in the background, to the agent of a run whose gateway was lost. That gateway may be paused
+/// with its connection still open. No effect for agents that stop when their connection closes, or that need an id that
+/// only the lost gateway received.
 pub(crate) fn stop_lost(runs: &Arc<RunTable>, run: &Arc<ActiveRun>) {
-    // It may have been taken out of the configuration.
+    // If the agent was removed from the configuration, `run.agent` is another one.
     let is_its_agent = run.view(|view| view.run().agent == run.agent.name);
     if !is_its_agent || run.agent.upstream.capabilities().cancel != Cancel::Request {
         return;
@@ -33,7 +34,7 @@ pub(crate) fn stop_lost(runs: &Arc<RunTable>, run: &Arc<ActiveRun>) {
 
     let (runs, run) = (Arc::clone(runs), Arc::clone(run));
     tokio::task::spawn_local(async move {
-        let fault = match timeout(STOP_TIMEOUT, ask(&runs, &run)).await {
+        let fault = match timeout(STOP_TIMEOUT, send_stop(&runs, &run)).await {
             Ok(Ok(())) => return,
             Ok(Err(fault)) => fault.message,
             Err(_) => "it took too long".to_owned(),
@@ -42,9 +43,9 @@ pub(crate) fn stop_lost(runs: &Arc<RunTable>, run: &Arc<ActiveRun>) {
     });
 }
 
-async fn ask(runs: &Arc<RunTable>, run: &Arc<ActiveRun>) -> Result<(), Fault> {
+async fn send_stop(runs: &Arc<RunTable>, run: &Arc<ActiveRun>) -> Result<(), Fault> {
     let session = runs.session_of(&RunHandle::InMemory(run.pin())).await?;
-    // Agents may be stopped by the name of their session: not in the middle of its next turn.
+    // Some agents stop everything in a session, so acquire its turn: the next turn must not be running.
     let Some(_turn) = runs.sessions().try_turn(&session, None).await? else { return Ok(()) };
 
     let doc = session.doc().clone();
@@ -74,7 +75,7 @@ async fn ask(runs: &Arc<RunTable>, run: &Arc<ActiveRun>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Counts that an agent was asked to stop, and says why if it goes on.
+/// Counts a stop request. Logs the reason if the agent did not stop.
 pub(crate) fn note_stop(run: RunId, agent: &Agent, stopped: StopOutcome) {
     let result = match stopped {
         StopOutcome::Sent => "sent",

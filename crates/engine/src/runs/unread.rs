@@ -1,16 +1,15 @@
-//! The budget of events that attached readers have not read, for all runs together.
+//! A common memory budget for the events that attached readers have not read.
 //!
-//! One connection over HTTP/2 reads many runs at once, so a limit on connections does not bound this memory. Not here:
-//! the limit of a single run ([`super::waits`]), and responses that are encoded already (`interlingua_server`).
+//! The limit on connections does not bound this memory, because one HTTP/2 connection can read many runs. Not here: the
+//! limit of a single run ([`super::waits`]) and encoded responses (`interlingua_server`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Unread bytes of a run that are not counted: with less than this, each run makes progress even if the budget is used
-/// up.
+/// The first unread bytes of each run are not counted, so that a run makes progress even if the budget is used up.
 pub(super) const FREE_BYTES: usize = 32 << 10;
 
-/// Unread bytes of all runs, beyond [`FREE_BYTES`] each.
+/// The budget for the unread bytes of all runs, without [`FREE_BYTES`] of each.
 #[derive(Debug)]
 pub(crate) struct UnreadBudget {
     max: usize,
@@ -23,13 +22,12 @@ impl UnreadBudget {
     }
 }
 
-/// The part of the budget that a run uses until its readers catch up, or it is dropped.
+/// The part of the budget that a run uses until its readers catch up or the run is dropped.
 #[derive(Debug, Default)]
 pub(super) struct UnreadShare(Option<(Arc<UnreadBudget>, usize)>);
 
 impl UnreadShare {
-    /// Counts this many unread bytes instead of those counted before. False if the budget has no room for more; the
-    /// share is unchanged then.
+    /// Sets the number of unread bytes. False if that exceeds the budget; the share is unchanged then.
     pub(super) fn count(&mut self, unread: usize, budget: &Arc<UnreadBudget>) -> bool {
         let wanted = unread.saturating_sub(FREE_BYTES);
         let held = self.0.as_ref().map_or(0, |(_, bytes)| *bytes);
@@ -46,7 +44,7 @@ impl UnreadShare {
         true
     }
 
-    /// Returns all of it.
+    /// Returns the share to the budget.
     pub(super) fn release(&mut self) {
         if let Some((budget, bytes)) = self.0.take() {
             budget.used.fetch_sub(bytes, Ordering::Relaxed);

@@ -1,30 +1,30 @@
-//! How much of a run may be seen: what is safe in the store, and concluded. Counts events only.
+//! The visible part of a run: events that are both safe (written to the store) and concluded.
 //!
-//! Not here: the run and its followers ([`super::active_run`]), and when an end is concluded ([`crate::turns::conclude`]).
+//! Not here: the run and its followers ([`super::active_run`]) and concluding a turn ([`crate::turns::conclude`]).
 
 use interlingua_core::Record;
 
-/// How much of a run is safe, and how much of that may be seen. All counts are of events.
+/// Counters of the events of a run. Each counts from the first event on.
 #[derive(Debug)]
 pub(super) struct Visibility {
-    /// May be seen.
+    /// Events that followers may see.
     visible: u64,
-    /// Safe in the store. [`u64::MAX`]: the run is as safe as it will ever be.
+    /// Events in the store. [`u64::MAX`]: the store does not survive this process, so every event is safe immediately.
     safe: u64,
-    /// May be seen as soon as they are safe: all but an end that is not concluded yet.
+    /// Events that become visible when they are safe: all except the end of a turn that is not concluded yet.
     concluded: u64,
-    /// Followers were woken for these.
+    /// Events for which followers were woken.
     notified: u64,
-    /// The run began with these: its own client's input.
+    /// Events at the creation of this value: the input of a new run.
     initial: u64,
-    /// How many events the record had at some time, and its size then: once the events are safe, that size is.
+    /// A number of events and the size of the record then, which becomes `safe_size` once these events are safe.
     mark: Option<(u64, usize)>,
-    /// Roughly how many bytes of the record are safe.
+    /// Approximate number of safe bytes of the record.
     safe_size: usize,
 }
 
 impl Visibility {
-    /// For a run whose first `safe` events are safe.
+    /// For a run whose first `safe` events are in the store.
     pub(crate) fn new(record: &Record, safe: u64) -> Self {
         Self {
             visible: safe,
@@ -37,28 +37,28 @@ impl Visibility {
         }
     }
 
-    /// How many events followers may see.
+    /// Number of events that followers may see.
     pub(super) const fn visible(&self) -> u64 {
         self.visible
     }
 
-    /// How many events a view of the whole run may show. Of a new run that is its input, safe or not: only the client
-    /// that sent it has the run's id.
+    /// Number of events that a view of the whole run may show. A view shows the input of a new run before it is safe:
+    /// only the client that sent it knows the id of the run.
     pub(super) fn visible_in_view(&self) -> u64 {
         self.visible.max(self.initial)
     }
 
-    /// True if events are as safe at once as they will ever be.
+    /// True if events need no write to be safe.
     pub(crate) const fn is_safe_at_once(&self) -> bool {
         self.safe == u64::MAX
     }
 
-    /// True if the store has any of it.
+    /// True if the store has a part of the run.
     pub(super) const fn is_stored(&self) -> bool {
         self.safe > 0
     }
 
-    /// True if all of it is safe.
+    /// True if all events are safe.
     pub(super) fn is_safe(&self, record: &Record) -> bool {
         self.safe >= record.len()
     }
@@ -68,7 +68,7 @@ impl Visibility {
         !self.is_safe_at_once() && record.size().saturating_sub(self.safe_size) >= bound
     }
 
-    /// The record has grown: all of it may be seen once it is safe, except the end of a turn, which is concluded first.
+    /// Updates the counters after events were added. An end of a turn stays invisible until [`Self::conclude`].
     pub(super) fn record_grew(&mut self, record: &Record) {
         let len = record.len();
         self.concluded = if record.in_turn() { len } else { self.concluded.max(len.saturating_sub(1)) };
@@ -78,18 +78,18 @@ impl Visibility {
         self.update();
     }
 
-    /// All of it may be seen once it is safe.
+    /// Makes all events visible as soon as they are safe.
     pub(super) fn conclude(&mut self, record: &Record) {
         self.concluded = record.len();
         self.update();
     }
 
-    /// All of it may be seen, safe or not.
+    /// Makes all events visible, even if they are not safe.
     pub(super) fn force(&mut self, record: &Record) {
         (self.concluded, self.visible) = (record.len(), record.len());
     }
 
-    /// The first `events` events are safe.
+    /// Notes that the first `events` events are safe.
     pub(super) fn committed(&mut self, events: u64) {
         self.safe = self.safe.max(events);
         if let Some((_, size)) = self.mark.take_if(|(length, _)| *length <= events) {
@@ -102,7 +102,7 @@ impl Visibility {
         self.visible = self.visible.max(self.concluded.min(self.safe));
     }
 
-    /// True once after more has become visible.
+    /// True if more events became visible since the last call.
     pub(super) fn take_news(&mut self) -> bool {
         let news = self.notified < self.visible;
         self.notified = self.visible;

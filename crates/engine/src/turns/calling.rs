@@ -1,7 +1,8 @@
-//! Calling the agent: at which of its endpoints a turn is begun, and at which other one if that does not take it.
+//! Calling the agent: choice of the endpoint for a turn, and retries at other endpoints.
 //!
-//! [`plan`] decides where, and [`outcome`] what a turn says about its endpoint; both are pure. Not here: which
-//! endpoints are well ([`interlingua_upstream::pool`]), and reading the answer ([`super::listen`]).
+//! [`plan`] chooses the kind of endpoint, and [`outcome`] derives the health of an endpoint from the result of a turn.
+//! Both are pure. Not here: the health of endpoints ([`interlingua_upstream::pool`]) and reading the answer
+//! ([`super::listen`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +21,12 @@ use interlingua_upstream::pool::{
 };
 use interlingua_upstream::{self as upstream, Conversation, SendOptions};
 
-/// The pause before a turn is begun again; it doubles each time.
+/// The pause before the first retry. It doubles with each retry.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
-/// The longest pause that an endpoint may ask for before the same endpoint is asked again.
+/// If an endpoint asks for a longer pause, the turn is not retried there.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Begins turns.
+/// Sends the request of a turn.
 pub(super) struct Caller<'a> {
     pub(crate) agent: &'a Agent,
     pub(super) turn: &'a Turn,
@@ -33,7 +34,8 @@ pub(super) struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    /// Begins a turn. `conversation` is set once something may have been sent, also if this is canceled.
+    /// Sends the request. `conversation` is set as soon as a part of it may have been sent, even if this future is
+    /// dropped.
     pub(super) async fn call(
         &self,
         prepared: &mut Prepared,
@@ -42,28 +44,27 @@ impl Caller<'_> {
         let mut may_be_known = false;
         let begun = match self.agent.upstream.pool() {
             Some(pool) => self.begin(pool, prepared, conversation, &mut may_be_known).await,
-            None => self.begin_here(prepared, conversation, &mut may_be_known).await,
+            None => self.begin_without_pool(prepared, conversation, &mut may_be_known).await,
         };
         prepared.is_unknown = begun.is_err() && !may_be_known;
         begun
     }
 
-    /// Begins a turn with an agent that has no endpoints.
-    async fn begin_here(
+    async fn begin_without_pool(
         &self,
         prepared: &Prepared,
         conversation: &mut Option<Conversation>,
         may_be_known: &mut bool,
     ) -> Result<(), Fault> {
         self.turn.attempts.placed(None);
-        let started = self.agent.upstream.start(&prepared.turn_request(self.agent), self.via(None))?;
+        let started = self.agent.upstream.start(&prepared.turn_request(self.agent), self.send_options(None))?;
         let started = conversation.insert(started);
         let begun = started.begin().await;
         *may_be_known = started.may_be_known();
         begun
     }
 
-    /// `may_be_known`: set once an endpoint may know of the turn.
+    /// `may_be_known` is set as soon as an endpoint may have received the turn.
     async fn begin(
         &self,
         pool: &Arc<EndpointPool>,
@@ -76,8 +77,8 @@ impl Caller<'_> {
             (doc.home.clone(), is_new(&doc, prepared))
         };
         let (mut tried, mut avoid, mut last) = (0, None, None::<Fault>);
-        // Where the turn is begun again with the history.
-        let mut again_at: Option<EndpointKey> = None;
+        // The endpoint that gets the request again, this time with the history.
+        let mut repeat_at: Option<EndpointKey> = None;
         loop {
             let situation = Situation {
                 affinity: self.affinity(pool),
@@ -88,7 +89,7 @@ impl Caller<'_> {
                 takes_history: takes_history(self.agent),
             };
             let was_resent = prepared.resent.is_some();
-            let seat = match again_at.take() {
+            let seat = match repeat_at.take() {
                 Some(key) => pool.seat(PickRequest { target: Target::Only(&key), avoid: None }).await?,
                 None => {
                     let target = self.target(&situation, pool, home.as_ref(), prepared, &mut last).await?;
@@ -105,48 +106,48 @@ impl Caller<'_> {
             let key = seat.key().clone();
             prepared.home = Some(key.clone());
             self.turn.attempts.placed(Some(seat.url()));
-            // Nothing is awaited between the two: the place belongs to the conversation.
-            let via = self.via(Some(seat));
-            let started = conversation.insert(self.agent.upstream.start(&prepared.turn_request(self.agent), via)?);
-            if self.has_forgotten(started, prepared) {
+            // Do not await before `conversation` is set: it must own the seat if this future is dropped.
+            let options = self.send_options(Some(seat));
+            let started = conversation.insert(self.agent.upstream.start(&prepared.turn_request(self.agent), options)?);
+            if self.lacks_history(started, prepared) {
                 self.add_history(prepared, conversation).await?;
-                again_at = Some(key);
+                repeat_at = Some(key);
                 continue;
             }
             let Err(fault) = started.begin().await else { return Ok(()) };
 
-            if self.has_forgotten(started, prepared) {
-                // It has refused the turn, and knows nothing of it.
+            if self.lacks_history(started, prepared) {
+                // The endpoint refused the turn, so `may_be_known` stays unset.
                 started.report(outcome(Some(&fault), None, false));
                 self.add_history(prepared, conversation).await?;
-                again_at = Some(key);
+                repeat_at = Some(key);
                 continue;
             }
             *may_be_known |= started.may_be_known();
             started.report(outcome(Some(&fault), None, false));
-            let moves = pool.len() > 1 && started.can_move() && tried < pool.retries() && pool.may_retry(endpoint);
-            if !moves {
+            let is_retried = pool.len() > 1 && started.can_move() && tried < pool.retries() && pool.may_retry(endpoint);
+            if !is_retried {
                 return Err(fault);
             }
 
             self.turn.attempts.retried(fault.code());
             tracing::debug!(%fault, tried, "the agent did not take the turn: trying again");
-            // Its place is free for others meanwhile.
+            // Release the seat during the pause.
             *conversation = None;
             tokio::time::sleep(RETRY_PAUSE * 2_u32.saturating_pow(tried)).await;
             (tried, avoid, last) = (tried + 1, Some(endpoint), Some(fault));
         }
     }
 
-    /// True if the agent cannot take the turn without the history, which was not sent yet.
-    fn has_forgotten(&self, started: &Conversation, prepared: &Prepared) -> bool {
+    /// True if the agent needs the history, and it was not sent yet.
+    fn lacks_history(&self, started: &Conversation, prepared: &Prepared) -> bool {
         let may_send = prepared.history.is_empty() && prepared.resent.is_none() && takes_history(self.agent);
         may_send && started.needs_history()
     }
 
-    /// Puts the history into the request, which is then begun again.
+    /// Adds the history to the request before it is sent again.
     async fn add_history(&self, prepared: &mut Prepared, conversation: &mut Option<Conversation>) -> Result<(), Fault> {
-        // Its place at the endpoint is the next one's.
+        // Release the seat: the next attempt needs it.
         *conversation = None;
         let Turn { session, spoken, .. } = self.turn;
         Box::pin(self.context.resend_history(session, self.agent, spoken, prepared)).await?;
@@ -159,7 +160,7 @@ impl Caller<'_> {
         Ok(())
     }
 
-    /// The endpoint that a turn is begun at. `last`: what the turn failed with at another one.
+    /// The endpoint for the turn. `last` is the fault of the previous attempt.
     async fn target<'a>(
         &self,
         situation: &Situation,
@@ -188,7 +189,7 @@ impl Caller<'_> {
         }
     }
 
-    fn via(&self, seat: Option<EndpointPermit>) -> SendOptions<'_> {
+    fn send_options(&self, seat: Option<EndpointPermit>) -> SendOptions<'_> {
         let Turn { session, caller, trace, forwarded, attempts, .. } = self.turn;
         let known = upstream::Caller { owner: &session.owner, name: &caller.name };
         let caller = caller.is_authenticated().then_some(known);
@@ -201,7 +202,7 @@ impl Caller<'_> {
         }
     }
 
-    /// Where turns of a session go: an agent that remembers nothing can be asked anywhere.
+    /// The affinity of sessions to endpoints. None if the agent does not remember sessions.
     fn affinity(&self, pool: &Arc<EndpointPool>) -> Affinity {
         let affinity = pool.affinity();
         let remembers = || self.agent.upstream.capabilities().history != HistoryNeed::SentEachTime;
@@ -209,45 +210,47 @@ impl Caller<'_> {
     }
 }
 
-/// True if no endpoint remembers the session as the request names it.
+/// True if no endpoint can remember the session under the id of the request.
 fn is_new(doc: &SessionDoc, prepared: &Prepared) -> bool {
     let known = doc.upstream_id.as_ref().unwrap_or(&doc.id);
     prepared.upstream_id != *known || (doc.home.is_none() && doc.seen == 0)
 }
 
-/// What is known before a turn is begun.
+/// The input of [`plan`].
 #[derive(Clone, Copy, Debug)]
 struct Situation {
     affinity: Affinity,
-    /// Where the session's home is. `None`: it is not known.
+    /// State of the endpoint that remembers the session. `None`: that endpoint is unknown.
     home: Option<SessionAffinity>,
-    /// The turn was begun before, and an endpoint did not take it.
+    /// True if an attempt of this turn failed.
     has_failed: bool,
-    /// The turn answers what the agent asked.
+    /// True if the turn answers pending items.
     answers: bool,
-    /// No endpoint remembers the session.
+    /// True if no endpoint remembers the session.
     is_new: bool,
-    /// The agent's protocol has a place for earlier turns.
+    /// True if the protocol of the agent can transfer earlier turns.
     takes_history: bool,
 }
 
-/// Where a turn is begun.
+/// The kind of endpoint for a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
     Any,
-    /// At an endpoint with a free place, preferably the one that the session's id points to.
+    /// An endpoint with a free seat, preferably the one that the id of the session hashes to.
     New,
-    /// At the endpoint that the session's id points to: it may remember the session.
+    /// The endpoint that the id of the session hashes to: it may remember the session.
     Session,
+    /// The endpoint that remembers the session.
     Home,
-    /// At another endpoint, with the history, as a session of a new id.
+    /// Another endpoint. The request contains the history and a new session id.
     Resend,
+    /// None: the turn fails.
     Refuse,
 }
 
 fn plan(situation: &Situation) -> Plan {
     let Situation { affinity, home, has_failed, answers, is_new, takes_history } = *situation;
-    // What an agent waits for exists only where it asked.
+    // An answer must go to the endpoint that asked: only that one has the pending item.
     let may_resend = affinity == Affinity::Session && !answers && takes_history;
     match home {
         _ if affinity == Affinity::None => Plan::Any,
@@ -260,15 +263,15 @@ fn plan(situation: &Situation) -> Plan {
     }
 }
 
-/// What a turn that has ended says about its endpoint. `error`: how it failed, for its client. `is_reported`: the agent
-/// reported the failure itself.
+/// The health of an endpoint after a turn. `error` is the error of the turn for its client. `is_reported` is true if
+/// the agent reported that error itself.
 pub(super) fn outcome(fault: Option<&Fault>, error: Option<&RunError>, is_reported: bool) -> Outcome {
     use FaultKind as K;
     let kind_of = |error: &RunError| error_class::of_run_code(&error.code);
     let kind = fault.map(|fault| fault.kind).or_else(|| error.filter(|_| !is_reported).map(kind_of));
     match kind {
         Some(K::UpstreamTruncated | K::UpstreamGarbage) => Outcome::Failed(Reason::Broken),
-        // It works, and answers what it thinks of the request.
+        // The endpoint works: it rejected the request with a regular answer.
         Some(
             K::UpstreamRefused
             | K::UpstreamContextTooLong
@@ -292,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_a_turn_is_begun() {
+    fn the_endpoint_of_a_turn() {
         use Affinity::{None as Nowhere, Session, Strict};
         let plan_of = |affinity, home, has_failed, answers, is_new| {
             plan(&Situation { affinity, home, has_failed, answers, is_new, takes_history: true })
@@ -319,7 +322,7 @@ mod tests {
         for (home, has_failed, answers, session, strict) in cases {
             assert_eq!(plan_of(Session, home, has_failed, answers, false), session, "{home:?} {has_failed} {answers}");
             assert_eq!(plan_of(Strict, home, has_failed, answers, false), strict, "{home:?} {has_failed} {answers}");
-            // What cannot be sent elsewhere binds a session to its home.
+            // Without a way to transfer the history, the session is bound to its home.
             let situation =
                 Situation { affinity: Session, home, has_failed, answers, is_new: false, takes_history: false };
             assert_eq!(plan(&situation), strict, "{home:?} {has_failed} {answers}");
@@ -327,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_turn_says_about_its_endpoint() {
+    fn the_health_of_an_endpoint_after_a_turn() {
         let fault = |kind| Fault::new(kind, "it failed");
         for (kind, expected) in [
             (FaultKind::UpstreamTruncated, Outcome::Failed(Reason::Broken)),

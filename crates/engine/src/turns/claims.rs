@@ -1,6 +1,6 @@
-//! Claims: documents by which one of several requests that would start the same run is the only one that does.
+//! Claims: documents that ensure that only one of several concurrent requests starts a run.
 //!
-//! Not here: when a request claims something, and when it takes the claim of a lost one over (the adapters).
+//! Not here: acquiring a claim, and taking over the claim of a lost request (the adapters).
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::runs::Scope;
 use crate::stored_json;
 use interlingua_store::{Document, Expect, Store, Version};
 
-/// A claim while its run is started. Dropped, it is deleted: also if the run is refused, or the client leaves.
+/// A claim whose run is being started. The claim is deleted on drop, even if the run is refused or the client
+/// disconnects.
 pub(super) struct HeldClaim {
     store: Arc<dyn Store>,
     key: String,
@@ -21,7 +22,7 @@ pub(super) struct HeldClaim {
 
 impl HeldClaim {
     /// # Errors
-    /// Another request has taken the claim over meanwhile.
+    /// If another request took the claim over, or the store fails.
     pub(super) async fn hold(
         store: &Arc<dyn Store>,
         claim: Option<RunClaim>,
@@ -30,8 +31,8 @@ impl HeldClaim {
         let Some(claim) = claim else { return Ok(None) };
         let key = scope.document_key(&claim.key);
         let found = store.get(CLAIMS, &key).await.map_err(store_fault)?;
-        let stands = |document: &Document| stored_json::parse(&document.value).as_ref() == Some(&claim.value);
-        let Some(version) = found.filter(stands).map(|document| document.version) else {
+        let is_unchanged = |document: &Document| stored_json::parse(&document.value).as_ref() == Some(&claim.value);
+        let Some(version) = found.filter(is_unchanged).map(|document| document.version) else {
             let message = "another request has taken over what this one was to start: send it again";
             return Err(Fault::new(FaultKind::Overloaded, message));
         };
@@ -41,7 +42,8 @@ impl HeldClaim {
 
 impl Drop for HeldClaim {
     fn drop(&mut self) {
-        // Not waited for: it takes effect after the run was opened, and another version is another request's.
+        // Not awaited: the store deletes it after the write that opened the run. A claim of another version belongs to
+        // another request and stays.
         drop(self.store.delete(CLAIMS, &self.key, Expect::Version(self.version)));
     }
 }

@@ -1,44 +1,44 @@
-//! How the pieces of an answer come: one by one, or many at once. Followers are woken once for pieces that come
-//! together.
+//! Detects whether the chunks of an answer arrive separately or in bursts. Followers are woken once per burst.
 //!
-//! Not here: waking them ([`super::listen`]).
+//! Not here: waking followers ([`super::listen`]).
 
 use interlingua_core::event::Millis;
 
-/// Tells pieces that come one by one, as tokens do, from those that come together. For the former nothing is gained by
-/// looking whether more is on its way.
+/// Predicts whether more chunks follow immediately. Chunks with a single token usually arrive separately; checking for
+/// further chunks would then only cost time.
 pub(super) struct Coalescer {
-    /// How many of the last pieces came alone.
-    alone: u8,
-    /// Pieces since the last pause.
-    pieces: u32,
+    /// Number of latest chunks that arrived separately.
+    separate: u8,
+    /// Number of chunks since the last pause.
+    chunks: u32,
+    /// Time of the last chunk.
     last: Millis,
 }
 
 impl Coalescer {
-    /// So many pieces have to come alone in a row before the next one is expected to.
-    const MIN_ALONE: u8 = 3;
-    /// A piece that comes within this time after the one before, in milliseconds, came together with it.
+    /// After this many separate chunks in a row, the next one is expected to be separate, too.
+    const MIN_SEPARATE: u8 = 3;
+    /// Chunks of one burst arrive within this time after each other, in milliseconds.
     const MAX_GAP: Millis = 1;
 
-    /// The first piece is expected to come alone.
+    /// The first chunk is expected to be separate.
     pub(crate) const fn new() -> Self {
-        Self { alone: Self::MIN_ALONE, pieces: 0, last: 0 }
+        Self { separate: Self::MIN_SEPARATE, chunks: 0, last: 0 }
     }
 
-    /// A piece has come. True if no other is expected to come with it.
-    pub(super) fn is_alone(&mut self, now: Millis) -> bool {
+    /// Counts a chunk. True if no other chunk is expected to follow immediately.
+    pub(super) fn add_chunk(&mut self, now: Millis) -> bool {
         if now.saturating_sub(self.last) <= Self::MAX_GAP {
-            self.alone = 0;
+            self.separate = 0;
         }
         self.last = now;
-        self.pieces = self.pieces.saturating_add(1);
-        self.alone >= Self::MIN_ALONE
+        self.chunks = self.chunks.saturating_add(1);
+        self.separate >= Self::MIN_SEPARATE
     }
 
-    /// Nothing more has come for now.
+    /// Ends a burst: no further chunk was ready.
     pub(super) fn pause(&mut self) {
-        self.alone = if self.pieces == 1 { self.alone.saturating_add(1) } else { 0 };
-        self.pieces = 0;
+        self.separate = if self.chunks == 1 { self.separate.saturating_add(1) } else { 0 };
+        self.chunks = 0;
     }
 }

@@ -1,7 +1,7 @@
-//! Reading the agent's answers to the end of a turn: chunks are fed to the connector's turn, and the events it emits go
-//! into the record.
+//! Reading the answers of the agent until the turn ends: passes chunks to the connector, which adds events to the
+//! record.
 //!
-//! Not here: how the answer was requested, and what the turn comes to ([`super::turn_driver`]).
+//! Not here: sending the request and the result of the turn ([`super::turn_driver`]).
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use interlingua_observe::metrics::{Histogram, LocalCounts};
 use interlingua_store::{Journal, Store};
 use interlingua_upstream::{Conversation, Flow};
 
-/// Chunks that come together are published together, up to so many bytes.
+/// The maximum size of consecutive chunks that are published together.
 const MAX_BATCH_BYTES: usize = 16 * 1024;
-/// How often the pauses of a long answer are reported, in milliseconds.
+/// Interval at which the gaps of an answer are added to the metrics, in milliseconds.
 const GAPS_INTERVAL_MS: Millis = 5_000;
 
-/// An answer that is being read.
+/// Reads the answers of one turn.
 pub(crate) struct Listener<'a> {
     store: &'a Arc<dyn Store>,
     unread: &'a Arc<UnreadBudget>,
@@ -36,22 +36,23 @@ pub(crate) struct Listener<'a> {
     conversation: &'a mut Conversation,
     normalizer: &'a mut Normalizer,
     turn: &'a mut Turn,
-    /// How many bytes were read that no follower was woken for.
+    /// Bytes that were read since followers were last woken.
     unpublished: usize,
     coalescer: Coalescer,
-    /// False: the store publishes what it has written, and wakes followers. Nothing is coalesced here then.
+    /// False: the store publishes events once they are written, so that nothing is coalesced here.
     is_safe_at_once: bool,
+    /// Keep-alives of the agent that were forwarded to followers.
     keep_alives: u64,
     gaps: Gaps,
 }
 
-/// The pauses between the pieces of an answer, counted here and reported from time to time.
+/// The gaps between the chunks of an answer. Counted locally, because the shared histogram is expensive to update.
 struct Gaps {
     shared: Histogram,
     local: LocalCounts,
-    /// When the last piece came.
+    /// Time of the last chunk.
     last: Option<Millis>,
-    /// When they were reported last.
+    /// Time of the last update of the shared histogram.
     merged_at: Millis,
 }
 
@@ -60,8 +61,8 @@ impl Gaps {
         Self { local: shared.local(), shared: shared.clone(), last: None, merged_at: 0 }
     }
 
-    /// A piece came.
-    fn note(&mut self, now: Millis) {
+    /// Counts a chunk.
+    fn chunk_arrived(&mut self, now: Millis) {
         if let Some(last) = self.last.replace(now) {
             self.local.observe(Duration::from_millis(now.saturating_sub(last)));
         }
@@ -102,20 +103,22 @@ impl<'a> Listener<'a> {
         }
     }
 
-    /// Reads answers until the turn has ended.
+    /// Reads answers until the turn ends.
     pub(super) async fn listen(mut self) -> Result<(), Fault> {
         loop {
             let (fed, has_room) = match self.next_chunk().await {
                 Ok(Some(chunk)) => self.feed(&chunk),
-                // The turn may go on with another request.
-                Ok(None) => match self.finish()? {
-                    Flow::Ended => return Ok(()),
-                    Flow::Continues => (Ok(()), true),
-                },
-                Err(fault) => match self.fail(fault)? {
-                    Flow::Ended => return Ok(()),
-                    Flow::Continues => (Ok(()), true),
-                },
+                ended => {
+                    let flow = match ended {
+                        Err(fault) => self.fail(fault)?,
+                        Ok(_) => self.finish()?,
+                    };
+                    if flow == Flow::Ended {
+                        return Ok(());
+                    }
+                    // The turn continues with another request.
+                    (Ok(()), true)
+                }
             };
 
             self.forward_keep_alives();
@@ -134,10 +137,10 @@ impl<'a> Listener<'a> {
         }
     }
 
-    /// Waits for the next piece of an answer. `None`: that answer has ended.
+    /// Waits for the next chunk of an answer. `None`: the answer has ended.
     ///
-    /// What comes in one packet comes in several chunks, which are published together: followers are woken once every
-    /// other task that is ready has run and nothing more has come.
+    /// One packet can contain several chunks, which are published together: followers are woken when no further chunk
+    /// is ready after all other ready tasks have run.
     async fn next_chunk(&mut self) -> Result<Option<Bytes>, Fault> {
         if self.unpublished >= MAX_BATCH_BYTES || (self.unpublished > 0 && self.run.cancel.is_set()) {
             self.run.notify();
@@ -168,13 +171,13 @@ impl<'a> Listener<'a> {
         .await
     }
 
-    /// Reads a piece of an answer. The result of that, and true unless the store or the readers are too far behind.
+    /// Processes a chunk. The flag is false if the store or the readers are too far behind to read on.
     fn feed(&mut self, chunk: &Bytes) -> (Result<(), Fault>, bool) {
         let now = clock::now();
-        self.gaps.note(now);
+        self.gaps.chunk_arrived(now);
         let publish = if !self.is_safe_at_once {
             Publish::Deferred
-        } else if self.coalescer.is_alone(now) {
+        } else if self.coalescer.add_chunk(now) {
             Publish::Now
         } else {
             self.unpublished += chunk.len();
@@ -187,7 +190,7 @@ impl<'a> Listener<'a> {
             let was_waiting = !state.has_begun();
             let fed = conversation.feed(chunk, &mut Recording { record: &mut state.record, normalizer });
             if was_waiting && state.has_begun() {
-                // The agent works since now, and followers see it at the same time.
+                // The run starts to work with this event.
                 state.about.changed_at = state.record.now();
                 turn.note_first_event();
             }
@@ -195,14 +198,14 @@ impl<'a> Listener<'a> {
         })
     }
 
-    /// An answer has ended in order.
+    /// Processes the regular end of an answer.
     fn finish(&mut self) -> Result<Flow, Fault> {
         let Self { run, conversation, normalizer, .. } = self;
         run.update(Publish::Now, |state| {
             state.record.set_time(clock::now());
             let flow = conversation.finish(&mut Recording { record: &mut state.record, normalizer })?;
             if flow == Flow::Ended {
-                // An answer in another protocol is worth a clearer fault than one that ends too early.
+                // For an answer in another protocol, report that instead of a truncated answer.
                 if !is_understood(normalizer)
                     && let Some(foreign) = conversation.foreign()
                 {
@@ -214,7 +217,7 @@ impl<'a> Listener<'a> {
         })
     }
 
-    /// An answer broke off, or a further request failed.
+    /// Processes a truncated answer, or the failure of a further request.
     fn fail(&mut self, fault: Fault) -> Result<Flow, Fault> {
         let Self { run, conversation, normalizer, .. } = self;
         run.update(Publish::Now, |state| {
@@ -234,7 +237,7 @@ impl<'a> Listener<'a> {
     }
 }
 
-/// True if anything was understood of what the agent sent.
+/// True if any part of the answer was in the expected protocol.
 fn is_understood(normalizer: &Normalizer) -> bool {
     normalizer.has_begun() || normalizer.has_ended() || normalizer.heartbeats() > 0 || normalizer.complaint().is_some()
 }

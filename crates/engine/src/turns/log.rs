@@ -1,6 +1,6 @@
-//! The log line of a turn that has ended, with everything an operator needs to find the cause.
+//! The log line of a turn that has ended.
 //!
-//! Not here: refusals of requests that never became a turn (`interlingua_server`).
+//! Not here: requests that were refused before a turn started (`interlingua_server`).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,32 +18,32 @@ use crate::runs::{ActiveRun, Prepared, Turn};
 use interlingua_observe::{self as observe, Action, AuditEntry, RequestLog, TurnPart, finish_reason};
 use interlingua_upstream::Trace;
 
-/// How much of a text from a client or an agent is logged, in bytes.
+/// The maximum length of a logged text from a client or an agent, in bytes.
 const MAX_TEXT: usize = 512;
 
-/// What a turn came to.
+/// The result of a turn, for logs and metrics.
 pub(super) struct TurnReport<'a> {
-    /// What went wrong, as far as the gateway noticed it itself.
+    /// A failure that the gateway detected.
     pub(super) fault: Option<&'a Fault>,
-    /// How the turn failed, as its clients see it.
+    /// The error that clients see.
     pub(super) error: Option<&'a RunError>,
-    /// The error that the agent reported, in its own words.
+    /// The error that the agent reported, unchanged.
     pub(super) agent_error: Option<&'a str>,
-    /// How many frames the protocol does not know.
+    /// Number of frames that the protocol does not define.
     pub(super) ignored: u64,
-    /// The first of them.
+    /// The first of these frames.
     pub(super) first_ignored: Option<&'a str>,
-    /// What of the request the agent was not sent, and what of its answer has no place in a run.
+    /// Parts of the request that the agent did not get, and parts of its answer that a run cannot represent.
     pub(crate) losses: Losses,
     pub(super) took: Duration,
 }
 
 impl TurnReport<'_> {
-    /// Code, blame and message of what went wrong.
+    /// Code, blame and message of the failure. `None`: the turn succeeded.
     fn failure(&self) -> Option<(&str, Blame, &str)> {
         match (self.fault, self.error) {
             (Some(fault), _) => Some((fault.code(), fault.kind.blame(), fault.message.as_str())),
-            // The agent's, unless it is one of the gateway's own codes.
+            // A code that the gateway does not define is the fault of the agent.
             (None, Some(error)) => {
                 let blame = error_class::of_run_code(&error.code).blame();
                 Some((&error.code, blame, error.message.as_str()))
@@ -53,14 +53,14 @@ impl TurnReport<'_> {
     }
 }
 
-/// The turn as the access log, its spans and the metrics of GenAI have it.
+/// The turn for the access log, spans and GenAI metrics.
 fn turn_part(run: &ActiveRun, turn: &Turn, report: &TurnReport<'_>, request: &RequestLog) -> TurnPart {
     let failure = report.failure();
-    let noted = turn.attempts.take();
+    let attempts = turn.attempts.take();
     let is_traced = request.is_sampled();
     run.view(|view| {
         let state = view.info.state;
-        // In protocols whose turns are runs of their own, the session waits.
+        // In protocols in which each turn is a run, a run with open items has ended.
         let waits = state.is_waiting() || !view.pending.is_empty();
         let reason = finish_reason(state.as_str(), waits);
         TurnPart {
@@ -68,32 +68,32 @@ fn turn_part(run: &ActiveRun, turn: &Turn, report: &TurnReport<'_>, request: &Re
             agent: turn.agent.name.clone(),
             agent_version: turn.agent.card.version.clone(),
             provider: Arc::clone(&turn.agent.protocol),
-            server: noted.endpoint.as_deref().and_then(host_and_port),
+            server: attempts.endpoint.as_deref().and_then(host_and_port),
             session: loggable(&view.run().session_id).into_owned(),
             outcome: state.as_str(),
             code: failure.map(|(code, ..)| loggable(code).into_owned()),
             error_type: failure.map(|(code, ..)| own_code(code)),
             blame: failure.map(|(_, blame, _)| blame.as_str()),
             events: view.record.len(),
-            queued: noted.placed_at.map(|placed_at| placed_at.saturating_duration_since(turn.came_at)),
+            queued: attempts.placed_at.map(|placed_at| placed_at.saturating_duration_since(turn.came_at)),
             began_at: turn.began_at,
             took: report.took,
             first_event: turn.first_event,
             usage: view.run().usage().and_then(observe::usage),
-            retries: noted.retries,
-            first_retries: noted.first_retries.into_iter().map(|retry| (retry.at, retry.reason)).collect(),
+            retries: attempts.retries,
+            first_retries: attempts.first_retries.into_iter().map(|retry| (retry.at, retry.reason)).collect(),
             losses: report.losses.as_slice().to_vec(),
             answers: turn.answers,
             waits_for: waits.then_some(view.pending.len()),
             finish_reason: reason,
             span: turn.trace.as_deref().map(|trace| trace.ids().1),
             tools: if is_traced { trace::tools(view, request.wants_content()) } else { Vec::new() },
-            messages: request.wants_content().then(|| Box::new(trace::said(view, reason))),
+            messages: request.wants_content().then(|| Box::new(trace::input_and_output(view, reason))),
         }
     })
 }
 
-/// A code of the gateway's own; `_OTHER` for one that an agent has made up.
+/// A code that the gateway defines, or `_OTHER` for any other code.
 fn own_code(code: &str) -> &'static str {
     FaultKind::ALL.iter().map(|kind| kind.code()).find(|own| *own == code).unwrap_or("_OTHER")
 }
@@ -103,7 +103,7 @@ fn host_and_port(url: &str) -> Option<(String, u16)> {
     Some((url.host_str()?.to_owned(), url.port_or_known_default()?))
 }
 
-/// Which items a turn answers, and with which decision.
+/// The ids of the items that a turn answers, with their decisions.
 pub(super) fn decisions(prepared: &Prepared) -> Vec<(String, &'static str)> {
     if !prepared.decided {
         return Vec::new();
@@ -118,7 +118,7 @@ pub(super) fn decisions(prepared: &Prepared) -> Vec<(String, &'static str)> {
     prepared.answered.iter().map(|item| (item.id.clone(), of_item(item))).collect()
 }
 
-/// Notes decisions that are safe: who decided which item, and how. Never the text.
+/// Adds decisions to the audit log, without texts. Called once the decisions are stored.
 pub(super) fn audit_decisions(turn: &Turn, run: &ActiveRun, decisions: &[(String, &'static str)]) {
     let Some(request) = &turn.request else { return };
     for (item, decision) in decisions {
@@ -127,7 +127,7 @@ pub(super) fn audit_decisions(turn: &Turn, run: &ActiveRun, decisions: &[(String
     }
 }
 
-/// Writes the line.
+/// Writes the log line of a turn, and adds the turn to the access log of its request.
 pub(crate) fn turn_ended(run: &ActiveRun, turn: &mut Turn, report: &TurnReport<'_>) {
     let (session, protocol, outcome) =
         run.view(|view| (view.run().session_id.clone(), view.info.protocol.clone(), view.info.state.as_str()));
@@ -164,7 +164,7 @@ pub(crate) fn turn_ended(run: &ActiveRun, turn: &mut Turn, report: &TurnReport<'
     );
 }
 
-/// A text from outside as it is logged: cut, and on one line.
+/// Shortens an external text to [`MAX_TEXT`] and replaces control characters, so that it fits on one line.
 fn loggable(text: &str) -> Cow<'_, str> {
     let start = truncated(text, MAX_TEXT);
     if start.len() == text.len() && !text.contains(|c: char| c.is_control()) {

@@ -1,4 +1,4 @@
-//! How a call that starts a turn is answered: at once, as a stream, or once the turn has ended.
+//! The response to a call that starts a turn: immediate, as a stream, or after the turn has ended.
 
 use std::time::Duration;
 
@@ -9,24 +9,25 @@ use tokio::time::timeout;
 
 use crate::runs::{Answer, Follower};
 
-/// What a client waits for.
+/// The response mode that the client selected.
 pub(crate) struct Wanted {
     pub(super) delivery: Delivery,
     pub(crate) policy: RunPolicy,
-    /// How long a stream is held back for the agent to begin.
+    /// A stream begins when the agent has started, or after this time.
     pub(super) first_event_timeout: Duration,
     /// The index of the turn in its run.
     pub(super) turn: usize,
 }
 
 impl Wanted {
-    /// Answers as the client wants. `started` gets a value once the agent has begun, or the reason why it never did.
+    /// Waits as long as the mode requires. `started` resolves when the agent has started, or with the reason why it could
+    /// not.
     pub(super) async fn respond(
         self,
         mut follower: Follower,
         started: oneshot::Receiver<Result<(), Fault>>,
     ) -> Result<Answer, Fault> {
-        // A client that does not wait for the agent drops this at once: the driver has to know.
+        // If the client does not wait for the agent, drop the receiver now: the driver checks whether it is closed.
         let started = match self.policy.first_response {
             FirstResponse::Immediate => None,
             FirstResponse::AwaitAgent { .. } => Some(started),
@@ -35,7 +36,8 @@ impl Wanted {
         match self.delivery {
             Delivery::Background => Ok(Answer::Run(follower.run())),
             Delivery::Stream => {
-                // After that time the stream begins without the agent: a client that has left is noticed then.
+                // After the timeout the stream begins without the agent: a disconnected client is only detected by
+                // writing to it.
                 if let Some(started) = started
                     && let Ok(Ok(started)) = timeout(self.first_event_timeout, started).await
                 {
@@ -46,11 +48,11 @@ impl Wanted {
             Delivery::Collect => {
                 let ended = turn_ended(&mut follower, self.turn, started);
                 match self.policy.collect_timeout {
-                    // After that time the client gets the run as it stands.
+                    // After the timeout the client gets the run in its current state.
                     Some(after) => timeout(after, ended).await.unwrap_or(Ok(()))?,
                     None => ended.await?,
                 }
-                // The turn's last step becomes visible together with what the run has come to.
+                // The last step of the turn becomes visible together with the new state of the run.
                 Ok(Answer::Run(follower.run()))
             }
         }

@@ -1,4 +1,4 @@
-//! Which session a new run belongs to, and which run it follows.
+//! Choice of the session of a new run, and of the run that it follows.
 
 use std::sync::Arc;
 
@@ -10,10 +10,9 @@ use crate::pending::{MatchedSession, PendingIndex, ResentChooser};
 use crate::runs::{RunAccess, Scope, Spoken};
 use crate::sessions::{Basis, Session, SessionTable, TurnGuard};
 
-/// The longest session id that a client may choose, in bytes.
+/// The maximum length of a session id from a client, in bytes.
 const MAX_SESSION_ID: usize = 512;
 
-/// Chooses sessions.
 pub(crate) struct SessionChooser {
     pub(crate) sessions: Arc<SessionTable>,
     pub(crate) access: Arc<RunAccess>,
@@ -21,14 +20,14 @@ pub(crate) struct SessionChooser {
     pub(crate) resent: Arc<ResentChooser>,
 }
 
-/// Where a run belongs.
+/// The session of a new run.
 pub(super) struct Chosen {
     pub(crate) session: Arc<Session>,
-    /// The run it follows there.
+    /// The run that it follows in the session.
     pub(super) previous: Option<RunId>,
-    /// The session's turn, where it had to be taken to choose the session.
+    /// The turn of the session, if it was acquired to choose the session.
     pub(super) guard: Option<TurnGuard>,
-    /// The session that the client named, if it resends its conversation.
+    /// The session that the client named, if the client sends the whole conversation with each request.
     pub(super) named: Option<Arc<Session>>,
 }
 
@@ -37,14 +36,14 @@ impl Chosen {
         Self { session, previous, guard: None, named: None }
     }
 
-    /// The run goes on from the latest one in the session.
-    fn going_on(session: Arc<Session>) -> Self {
+    /// A run that follows the latest run of the session.
+    fn after_latest(session: Arc<Session>) -> Self {
         let previous = session.doc().latest;
         Self::new(session, previous)
     }
 }
 
-/// A run to continue from.
+/// The run that a new run follows.
 struct Previous {
     session: String,
     user: Option<String>,
@@ -54,8 +53,8 @@ struct Previous {
 }
 
 impl SessionChooser {
-    /// Chooses the session of a new run, and what of it the run goes on from. One that answers an open item joins the
-    /// session where that was asked.
+    /// Chooses the session of a new run, and sets the history that it continues ([`Spoken::basis`]). A run that answers
+    /// an open item joins the session of that item.
     pub(super) async fn choose(
         &self,
         thread: Thread,
@@ -67,7 +66,7 @@ impl SessionChooser {
         match thread {
             Thread::New | Thread::Continue(_) => {
                 if let Some(session) = self.pending_index.session_of_answers(spoken, agent, &scope.owner).await? {
-                    return Ok(Chosen::going_on(session));
+                    return Ok(Chosen::after_latest(session));
                 }
                 Ok(Chosen::new(self.create(policy, agent, scope), None))
             }
@@ -77,7 +76,7 @@ impl SessionChooser {
                 if scope.keeps_in_connection(policy) && session.is_blank() {
                     session.keep_in_memory();
                 }
-                Ok(Chosen::going_on(session))
+                Ok(Chosen::after_latest(session))
             }
             Thread::After(run) => {
                 spoken.basis = Basis::After(run);
@@ -87,7 +86,7 @@ impl SessionChooser {
         }
     }
 
-    /// The session that the client goes on with, or the one that begins with what it sent.
+    /// The session that matches the conversation of the client, or a session that begins with that conversation.
     async fn resent(
         &self,
         resent: Resent,
@@ -105,7 +104,7 @@ impl SessionChooser {
         let chosen = match self.resent.find(&resent, named.as_ref(), spoken, agent, &scope.owner).await? {
             Some(MatchedSession { session, is_exact }) => {
                 spoken.basis = Basis::Resent { history: resent.history, is_exact };
-                Chosen::going_on(session)
+                Chosen::after_latest(session)
             }
             None => {
                 spoken.basis = Basis::Begins(resent.history);
@@ -116,7 +115,7 @@ impl SessionChooser {
         Ok(Chosen { named, ..chosen })
     }
 
-    /// The session that begins with what its client sent: the one that it named, if that is free.
+    /// The session that begins with the conversation of the client: the named session if it can be used, or a new one.
     async fn begin(
         &self,
         named: Option<&Arc<Session>>,
@@ -127,7 +126,7 @@ impl SessionChooser {
     ) -> Result<Chosen, Fault> {
         if let Some(named) = named {
             let guard = self.sessions.try_first_turn(named).await?;
-            // A conversation with items of its own is not overwritten.
+            // Never overwrite a session that was created by a call about sessions.
             let begins_again = otherwise == Otherwise::BeginAgain && !named.doc().is_conversation;
             if guard.is_some() || begins_again {
                 return Ok(Chosen { guard, ..Chosen::new(Arc::clone(named), None) });
@@ -153,7 +152,7 @@ impl SessionChooser {
         self.sessions.of_user(&agent.name, owner, id, user).await
     }
 
-    /// The session of the run to continue from, or a new one if something else followed there: a branch.
+    /// The session of the run `run`, or a new branch if another run already followed it there.
     async fn after(&self, run: RunId, policy: &RunPolicy, agent: &Agent, scope: &Scope) -> Result<Chosen, Fault> {
         let unknown = || Fault::not_found("the run to go on from").with_field("thread");
         let handle = self.access.find(&Target::Run(run), scope).await.map_err(|_| unknown())?;
@@ -173,8 +172,8 @@ impl SessionChooser {
             return Err(unknown());
         }
 
-        // A turn that ends with its connection does not join a session that stays, where it would be missing later;
-        // unless it answers what was asked there.
+        // A turn that ends with its connection does not join a stored session, where it would be missing later, unless
+        // the session has open items that the turn may answer.
         let would_be_missing = kept.is_none() && scope.keeps_in_connection(policy);
         let session = match kept {
             Some(session) => session,
@@ -184,13 +183,11 @@ impl SessionChooser {
             }
         };
 
-        // While that run is under way its end is waited for: that is what the queue is for.
+        // If that run has not ended, the new run joins its session and waits in the queue.
         let is_newest = !previous.is_over || session.doc().ends_with(run);
-        let leaves = would_be_missing && session.doc().waiting.open().next().is_none();
-        if is_newest && !leaves {
-            return Ok(Chosen::new(session, Some(run)));
-        }
-
-        Ok(Chosen::new(self.create(policy, agent, scope), Some(run)))
+        let is_separate = would_be_missing && session.doc().waiting.open().next().is_none();
+        let joins = is_newest && !is_separate;
+        let session = if joins { session } else { self.create(policy, agent, scope) };
+        Ok(Chosen::new(session, Some(run)))
     }
 }

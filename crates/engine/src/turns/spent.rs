@@ -1,5 +1,5 @@
-//! The tokens that callers have spent today, as the store remembers them: they outlive the process. Not here: counting
-//! and refusing ([`interlingua_callers`]).
+//! Stored token counts of callers per day, which survive a restart. Not here: counting and enforcing the quota
+//! ([`interlingua_callers`]).
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use interlingua_store::{Expect, Store, owned_key};
 /// The collection of the store.
 pub(crate) const COLLECTION: &str = "spent";
 
-/// What of an agent's report is counted. Agents name the parts in two ways, and some report no sum.
+/// The usage that an agent reports. Agents use either of two sets of names, and some report no sum.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Reported {
@@ -27,10 +27,10 @@ struct Reported {
     completion_tokens: Option<u64>,
 }
 
-/// Whether the caller has tokens left for a run.
+/// Checks that the caller has tokens left today.
 ///
 /// # Errors
-/// The caller has none left today, or the store cannot say what it has spent.
+/// If no tokens are left, or the store fails.
 pub(super) async fn check(store: &Arc<dyn Store>, caller: &Caller) -> Result<(), Fault> {
     let now = clock::now();
     if caller.usage.wants_tokens() {
@@ -41,7 +41,7 @@ pub(super) async fn check(store: &Arc<dyn Store>, caller: &Caller) -> Result<(),
     caller.usage.check_tokens(now)
 }
 
-/// Counts tokens of a turn. The run does not wait for the store to remember them.
+/// Counts tokens of a turn. Does not wait for the store.
 pub(super) fn note(store: &Arc<dyn Store>, caller: &Caller, tokens: u64) {
     if tokens == 0 {
         return;
@@ -53,12 +53,12 @@ pub(super) fn note(store: &Arc<dyn Store>, caller: &Caller, tokens: u64) {
     }
 }
 
-/// The document of a caller and a day, whatever tenant or route it came by.
+/// The key of the document for a caller and a day. Independent of tenant and route.
 fn key(owner: &Owner, now: Millis) -> String {
     owned_key(owner.base_key(), &day_of(now).to_string())
 }
 
-/// How many tokens an agent reports.
+/// The total number of tokens in a usage report. 0 if it has an unknown form.
 pub(super) fn tokens_in(usage: &Json) -> u64 {
     let reported: Reported = usage.decode().unwrap_or_default();
     let input = reported.input_tokens.or(reported.prompt_tokens).unwrap_or(0);

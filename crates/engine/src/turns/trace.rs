@@ -1,7 +1,6 @@
-//! What a traced turn consisted of: the calls of tools in it, and what was said if that is wanted.
+//! Content of the span of a turn: its tool calls and, if configured, its messages. The size is bounded.
 //!
-//! Read once, when the turn has ended, and only if its span is sent. Bounded whatever the run holds. Not here: how it
-//! is sent (`interlingua_observe`).
+//! Collected after the end of a turn, only if its span is sampled. Not here: export of spans (`interlingua_observe`).
 
 use std::collections::HashMap;
 
@@ -15,14 +14,14 @@ use serde_json::{Value, json};
 
 use interlingua_observe::ToolPart;
 
-/// The most calls of one turn that get a span.
+/// The maximum number of calls of a turn that get a span.
 const MAX_TOOLS: usize = 128;
-/// How much of a turn's input or output, or of a call's arguments or result, is sent, in bytes of text.
+/// The maximum bytes of text in the input or output of a turn, and in the arguments or the result of a call.
 const MAX_TEXT: usize = 64 * 1024;
-/// How much of a name or id is sent, in bytes.
+/// The maximum bytes of a name or id.
 const MAX_NAME: usize = 256;
 
-/// The calls of the last turn, in order. `with_content`: with arguments and results.
+/// The tool calls of the last turn, in order. `with_content`: including arguments and results.
 pub(super) fn tools(view: RunView<'_>, with_content: bool) -> Vec<ToolPart> {
     let messages = messages(view.run());
     if !messages.iter().any(|message| message.kind.is_call()) {
@@ -61,8 +60,8 @@ pub(super) fn tools(view: RunView<'_>, with_content: bool) -> Vec<ToolPart> {
     tools
 }
 
-/// Input and output of the last turn, in the form of the GenAI conventions.
-pub(crate) fn said(view: RunView<'_>, finish_reason: &str) -> (String, String) {
+/// Input and output of the last turn in the JSON form of the OpenTelemetry GenAI conventions.
+pub(super) fn input_and_output(view: RunView<'_>, finish_reason: &str) -> (String, String) {
     let mut room = MAX_TEXT;
     let input = view.run().turn().map(|turn| turn.input.clone()).unwrap_or_default();
     let input: Vec<Value> = input.iter().filter_map(|message| to_value(message, &mut room)).collect();
@@ -81,7 +80,7 @@ fn messages(run: &Run) -> &[Message] {
     run.messages_of(run.turns.len().saturating_sub(1))
 }
 
-/// A message, as far as there is room. `None`: it has nothing that can be shown, or there is no room.
+/// A message with at most `room` bytes of text. `None`: it has no content that the conventions can represent.
 fn to_value(message: &model::Message, room: &mut usize) -> Option<Value> {
     let mut take = |text: &str| {
         let taken = truncated(text, *room);
@@ -107,13 +106,13 @@ fn to_value(message: &model::Message, room: &mut usize) -> Option<Value> {
     (!parts.is_empty()).then(|| json!({ "role": role, "parts": parts }))
 }
 
-/// When the messages of the last turn began and ended.
+/// Start and end of the messages of the last turn, by index.
 struct Times(HashMap<u32, (Option<Millis>, Option<Millis>)>);
 
 impl Times {
     fn read(view: RunView<'_>) -> Self {
         let mut times: HashMap<u32, (Option<Millis>, Option<Millis>)> = HashMap::new();
-        // Backwards: of a long run only its last turn is read. What is evicted has no times.
+        // Read backwards, because only the last turn of the run is needed. Evicted messages have no times.
         for step in (0..view.record.len()).rev().map_while(|sequence| view.record.step(sequence)) {
             match step.event {
                 Event::TurnStarted { .. } => break,

@@ -1,7 +1,6 @@
-//! Turns that never reached the agent, or that the agent only refused: what becomes of the run, and what its client
-//! gets instead.
+//! End of turns that never reached the agent or that it refused.
 //!
-//! Not here: when that is so ([`super::turn_driver`]).
+//! Not here: detecting such turns ([`super::turn_driver`]).
 
 use interlingua_core::normalize::Normalizer;
 use interlingua_core::run::FailureCause;
@@ -12,8 +11,8 @@ use crate::runs::{ActiveRun, Publish, Turn};
 use crate::sessions::Session;
 use interlingua_base::clock;
 
-/// Ends a turn that the agent never began. Returns the fault if the client gets it instead of the run. A run that had
-/// turns before goes back to where it was.
+/// Ends a turn that the agent never started. A run with earlier turns returns to its previous state. Returns the fault
+/// that the client gets; `None`: the client gets the run.
 pub(super) fn end_unreached(run: &ActiveRun, normalizer: &mut Normalizer, turn: &Turn, fault: Fault) -> Option<Fault> {
     run.update(Publish::Now, |state| {
         state.record.set_time(clock::now());
@@ -21,7 +20,7 @@ pub(super) fn end_unreached(run: &ActiveRun, normalizer: &mut Normalizer, turn: 
             return normalizer.cancel(&mut state.record);
         }
         if turn.resumes.is_some() {
-            // A run that asks something by now is not in the way of anything: its client is shown what it asks.
+            // If the run has open items by now, that is no error: its client gets these items.
             let error = (fault.kind != FaultKind::Waiting).then(|| faults::to_run_error(&fault));
             if error.is_some() {
                 state.record.set_cause(FailureCause::from_fault(&fault));
@@ -34,13 +33,13 @@ pub(super) fn end_unreached(run: &ActiveRun, normalizer: &mut Normalizer, turn: 
 
     match fault.kind {
         FaultKind::Waiting if turn.resumes.is_some() => None,
-        // The client that canceled it has its id: the run exists, and it is canceled.
+        // The client that canceled the run knows its id, so the run must exist as canceled.
         FaultKind::Canceled if turn.policy.discard_if_unreached || turn.resumes.is_some() => None,
         _ => Some(fault),
     }
 }
 
-/// Makes sure that a run cannot be found, as if it had never been: its client gets the refusal instead.
+/// Makes a run unfindable, because its client got a fault instead.
 pub(super) fn discard(run: &ActiveRun, session: &Session) {
     let previous = run.update(Publish::Later, |state| {
         state.about.stored = false;
