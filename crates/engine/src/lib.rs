@@ -326,7 +326,7 @@ impl Engine {
     /// Ends the runs that were running when the last process died. Returns their number.
     ///
     /// # Errors
-    /// Those of the store.
+    /// If the store fails.
     pub async fn recover(&self) -> Result<usize, StoreError> {
         self.0.housekeeping.recover().await
     }

@@ -142,7 +142,7 @@ impl Operator {
     /// A page of summaries.
     ///
     /// # Errors
-    /// Those of the store.
+    /// If the store fails.
     pub async fn list(&self, wanted: RunQuery) -> Result<Summaries, Fault> {
         let open = open_by_run(&self.open_items().await?);
         if wanted.pending {
@@ -163,7 +163,7 @@ impl Operator {
     /// process. The flag is true if more runs changed. `open` are all open items.
     ///
     /// # Errors
-    /// Those of the store.
+    /// If the store fails.
     pub async fn changed_since(
         &self,
         since: Millis,
@@ -182,7 +182,7 @@ impl Operator {
     /// The open items of all sessions.
     ///
     /// # Errors
-    /// Those of the store.
+    /// If the store fails.
     pub async fn open_items(&self) -> Result<Vec<OpenItems>, Fault> {
         OpenItems::list(self.runs.store()).await
     }
@@ -190,7 +190,7 @@ impl Operator {
     /// The open items of a run. `None`: it has none.
     ///
     /// # Errors
-    /// Those of the store.
+    /// If the store fails.
     pub async fn open_of(&self, run: &RunHandle) -> Result<Option<OpenItems>, Fault> {
         let session = self.runs.session_of(run).await?;
         let open = OpenItems::of_session(self.runs.store(), &session).await?;
@@ -204,7 +204,7 @@ impl Operator {
     /// The protocols of these runs' clients, without loading the runs.
     ///
     /// # Errors
-    /// Those of the store.
+    /// If the store fails.
     pub async fn protocols_of(&self, runs: Vec<RunId>) -> Result<HashMap<RunId, String>, Fault> {
         let heads = self.runs.store().heads(runs).await.map_err(store_fault)?;
         Ok(heads.into_iter().map(|run| (run.record.run().id, run.info.protocol)).collect())

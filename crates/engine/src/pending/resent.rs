@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use interlingua_core::answer::{Open, native};
-use interlingua_core::call::{HistoryJudge, Resent};
+use interlingua_core::call::Resent;
 use interlingua_core::model::{Input, Message, MessageType, Role};
 use interlingua_core::pending::PendingKind;
 use interlingua_core::{Fault, Owner, RunId};
@@ -41,6 +41,14 @@ const AMBIGUOUS: &str = "several conversations of this kind wait for an answer, 
 pub(crate) struct ResentChooser {
     pub(crate) runs: Arc<RunTable>,
     pub(crate) pending_index: Arc<PendingIndex>,
+}
+
+/// The search for one request.
+struct Search<'a> {
+    chooser: &'a ResentChooser,
+    resent: &'a Resent,
+    agent: &'a Agent,
+    owner: &'a Owner,
 }
 
 /// The existing session that a request continues.
@@ -88,12 +96,13 @@ impl ResentChooser {
         agent: &Agent,
         owner: &Owner,
     ) -> Result<Option<MatchedSession>, Fault> {
+        let search = Search { chooser: self, resent, agent, owner };
         let known = match named {
-            Some(named) if !named.is_blank() => self.sessions_of_name(named, agent, owner).await?,
+            Some(named) if !named.is_blank() => search.sessions_of_name(named).await?,
             _ => Vec::new(),
         };
 
-        match self.answered_session(&known, resent, spoken, agent, owner).await? {
+        match search.answered_session(&known, spoken).await? {
             Some(AnsweredSession::Unique(session, source)) => {
                 if source == AnswerSource::Text {
                     spoken.request.input = Input::default();
@@ -115,7 +124,7 @@ impl ResentChooser {
         for session in known {
             let last = session.doc().last;
             if let Some(last) = last
-                && self.history_matches(last, &*resent.judge).await?
+                && search.history_matches(last).await?
             {
                 return Ok(Some(MatchedSession { session, is_exact: true }));
             }
@@ -133,18 +142,16 @@ impl ResentChooser {
         }
         Ok(())
     }
+}
 
+impl Search<'_> {
     /// The branches of a session name, the latest first, and then the session of that name.
-    async fn sessions_of_name(
-        &self,
-        named: &Arc<Session>,
-        agent: &Agent,
-        owner: &Owner,
-    ) -> Result<Vec<Arc<Session>>, Fault> {
-        let (branches, _) = BRANCHES.read(&**self.runs.store(), named.key().as_str()).await?;
+    async fn sessions_of_name(&self, named: &Arc<Session>) -> Result<Vec<Arc<Session>>, Fault> {
+        let runs = &self.chooser.runs;
+        let (branches, _) = BRANCHES.read(&**runs.store(), named.key().as_str()).await?;
         let mut sessions = Vec::with_capacity(branches.len() + 1);
         for id in branches.iter().rev() {
-            sessions.extend(self.runs.sessions().find(&agent.name, owner, id).await?);
+            sessions.extend(runs.sessions().find(&self.agent.name, self.owner, id).await?);
         }
         sessions.push(Arc::clone(named));
         Ok(sessions)
@@ -154,25 +161,22 @@ impl ResentChooser {
     async fn answered_session(
         &self,
         known: &[Arc<Session>],
-        resent: &Resent,
         spoken: &Spoken,
-        agent: &Agent,
-        owner: &Owner,
     ) -> Result<Option<AnsweredSession>, Fault> {
         let in_input = spoken.request.input.iter().flat_map(native).map(|answer| (answer.id, AnswerSource::Input));
         let separate = spoken.answers.iter().map(|answer| (answer.id.clone(), AnswerSource::Separate));
-        let in_text = resent.in_words.iter().map(|answer| (answer.id.clone(), AnswerSource::Text));
+        let in_text = self.resent.in_words.iter().map(|answer| (answer.id.clone(), AnswerSource::Text));
         let answers: Vec<(String, AnswerSource)> = in_input.chain(separate).chain(in_text).take(MAX_ANSWERS).collect();
         for (id, source) in answers {
-            if let Some(found) = self.answered_among(known, &id, source, resent).await? {
+            if let Some(found) = self.answered_among(known, &id, source).await? {
                 return Ok(Some(found));
             }
 
-            let sessions = self.pending_index.sessions_of(&id, agent, owner).await?;
+            let sessions = self.chooser.pending_index.sessions_of(&id, self.agent, self.owner).await?;
             let user = spoken.request.user_id.as_deref();
             let sessions: Vec<Arc<Session>> =
                 sessions.into_iter().filter(|session| is_of_user(session, user)).collect();
-            if let Some(found) = self.answered_among(&sessions, &id, source, resent).await? {
+            if let Some(found) = self.answered_among(&sessions, &id, source).await? {
                 return Ok(Some(found));
             }
         }
@@ -187,9 +191,8 @@ impl ResentChooser {
         sessions: &[Arc<Session>],
         id: &str,
         source: AnswerSource,
-        resent: &Resent,
     ) -> Result<Option<AnsweredSession>, Fault> {
-        let mut candidates = self.candidates(sessions, id, source, &*resent.judge).await?;
+        let mut candidates = self.candidates(sessions, id, source).await?;
         if candidates.len() < 2 {
             return Ok(candidates.pop().map(|only| AnsweredSession::Unique(only.session, source)));
         }
@@ -200,8 +203,8 @@ impl ResentChooser {
 
         let mut matching = Vec::new();
         for candidate in candidates {
-            if source == AnswerSource::Text || self.history_matches(candidate.run, &*resent.judge).await? {
-                matching.push((self.shared_user_messages(candidate.run, resent).await?, candidate.session));
+            if source == AnswerSource::Text || self.history_matches(candidate.run).await? {
+                matching.push((self.shared_user_messages(candidate.run).await?, candidate.session));
             }
         }
 
@@ -219,7 +222,6 @@ impl ResentChooser {
         sessions: &[Arc<Session>],
         id: &str,
         source: AnswerSource,
-        judge: &dyn HistoryJudge,
     ) -> Result<Vec<Candidate>, Fault> {
         let mut candidates = Vec::new();
         for session in sessions {
@@ -233,7 +235,7 @@ impl ResentChooser {
                 // An agent can write any id into its text.
                 AnswerSource::Text => false,
             };
-            if is_id_sufficient || self.history_matches(run, judge).await? {
+            if is_id_sufficient || self.history_matches(run).await? {
                 candidates.push(Candidate { session: Arc::clone(session), run, kind });
             }
         }
@@ -242,12 +244,12 @@ impl ResentChooser {
 
     /// The number of user messages in the latest runs of a session if all of them are in the history of the client, in
     /// the same order. 0 otherwise: then the session is another conversation.
-    async fn shared_user_messages(&self, run: RunId, resent: &Resent) -> Result<usize, Fault> {
-        let mut resent_texts: Vec<String> = resent.history.iter().filter_map(user_text).collect();
+    async fn shared_user_messages(&self, run: RunId) -> Result<usize, Fault> {
+        let mut resent_texts: Vec<String> = self.resent.history.iter().filter_map(user_text).collect();
         let (mut shared, mut next) = (0, Some(run));
         for _ in 0..MAX_COMPARED_RUNS {
             let Some(id) = next else { break };
-            let Some(handle) = self.runs.find(id).await? else { break };
+            let Some(handle) = self.chooser.runs.find(id).await? else { break };
             let (texts, previous) = handle.view(|view| {
                 let turns = view.run().turns.iter().rev();
                 let texts: Vec<String> = turns.flat_map(|turn| turn.input.iter().rev().filter_map(user_text)).collect();
@@ -265,9 +267,9 @@ impl ResentChooser {
     }
 
     /// True if the history of the client ends with the answer of a run.
-    async fn history_matches(&self, run: RunId, judge: &dyn HistoryJudge) -> Result<bool, Fault> {
-        let handle = self.runs.find(run).await?;
-        Ok(handle.is_some_and(|handle| handle.view_safe(|view| judge.ends_with(view))))
+    async fn history_matches(&self, run: RunId) -> Result<bool, Fault> {
+        let handle = self.chooser.runs.find(run).await?;
+        Ok(handle.is_some_and(|handle| handle.view_safe(|view| self.resent.judge.ends_with(view))))
     }
 }
 

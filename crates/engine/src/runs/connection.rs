@@ -82,9 +82,14 @@ impl ConnectionCache {
 
     /// False if the cache is empty.
     fn drop_oldest(&self, responses: &mut Responses) -> bool {
-        let Some(oldest) = responses.queue.pop_front() else { return false };
-        responses.bytes -= oldest.bytes;
-        self.unstored.remove(oldest.run.id(), oldest.bytes);
+        self.remove(responses, 0)
+    }
+
+    /// False if there is no response at this index.
+    fn remove(&self, responses: &mut Responses, index: usize) -> bool {
+        let Some(response) = responses.queue.remove(index) else { return false };
+        responses.bytes -= response.bytes;
+        self.unstored.remove(response.run.id(), response.bytes);
         true
     }
 
@@ -102,11 +107,8 @@ impl ConnectionCache {
     /// Drops a response, if it is in the cache.
     pub fn evict(&self, run: RunId) {
         let mut responses = self.lock();
-        if let Some(index) = responses.queue.iter().position(|response| response.run.id() == run)
-            && let Some(response) = responses.queue.remove(index)
-        {
-            responses.bytes -= response.bytes;
-            self.unstored.remove(response.run.id(), response.bytes);
+        if let Some(index) = responses.queue.iter().position(|response| response.run.id() == run) {
+            self.remove(&mut responses, index);
         }
     }
 }

@@ -39,6 +39,6 @@ impl MessageOrigin {
 }
 
 /// The id of a message in the input of a turn.
-pub(crate) fn input_id(run: RunId, turn: u32, place: usize) -> String {
+fn input_id(run: RunId, turn: u32, place: usize) -> String {
     format!("msg_{}_in{turn}_{place}", run.0.simple())
 }

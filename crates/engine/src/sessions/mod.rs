@@ -20,7 +20,7 @@ pub use self::open_items::{COLLECTION as OPEN_ITEMS, OpenItem, OpenItems};
 pub(crate) use self::basis::Basis;
 pub(crate) use self::document::{Entry, SessionDoc};
 pub(crate) use self::entries::{SessionEntries, windows};
-pub(crate) use self::message_ids::{MessageOrigin, input_id};
+pub(crate) use self::message_ids::MessageOrigin;
 pub(crate) use self::page::{PageSelection, SelectedPage};
 pub(crate) use self::session::{Lifetime, Queued, Session, TurnGuard};
 pub(crate) use self::table::SessionTable;

@@ -95,7 +95,7 @@ impl OpenItems {
     /// The open items of one session. `None`: it has none, or they cannot be read.
     ///
     /// # Errors
-    /// Those of the store.
+    /// If the store fails.
     pub(crate) async fn of_session(store: &Arc<dyn Store>, session: &Session) -> Result<Option<Self>, Fault> {
         let found = store.get(COLLECTION, &key(session)).await.map_err(store_fault)?;
         Ok(found.and_then(|document| parse(&key(session), &document)))
@@ -104,7 +104,7 @@ impl OpenItems {
     /// The open items of all sessions, in the order of the store's keys.
     ///
     /// # Errors
-    /// Those of the store.
+    /// If the store fails.
     pub(crate) async fn list(store: &Arc<dyn Store>) -> Result<Vec<Self>, Fault> {
         let (mut found, mut after) = (Vec::new(), None::<String>);
         while found.len() < MAX_SESSIONS {

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use interlingua_core::call::SessionItem;
 use interlingua_core::model::{Message, MessageType};
-use interlingua_core::{End, Fault, Run, RunId, run};
+use interlingua_core::{End, Fault, Run, RunId};
 
 use crate::agent::HistoryLimit;
 use crate::runs::RunTable;
-use crate::sessions::{Entry, MessageOrigin, Session, SessionDoc, SessionEntries, input_id, sizes, windows};
+use crate::sessions::{Entry, MessageOrigin, Session, SessionDoc, SessionEntries, sizes, windows};
 
 /// The maximum number of turns that a branch copies from the session that it branches off.
 const MAX_CHAIN_TURNS: usize = 1000;
@@ -103,7 +103,7 @@ impl Transcripts {
             let (messages, previous) = handle.view(|view| {
                 let run = view.run();
                 let messages: Vec<Said> = if is_in_history(run) || id == last {
-                    (0..run.turns.len()).flat_map(|turn| turn_messages(id, run, turn)).collect()
+                    (0..run.turns.len()).flat_map(|turn| turn_messages(id, run, turn, is_history)).collect()
                 } else {
                     Vec::new()
                 };
@@ -182,7 +182,7 @@ impl Transcripts {
         match entry {
             Entry::Turn { run, turn } => {
                 let handle = self.runs.find(*run).await?;
-                Ok(handle.map(|handle| handle.view(|view| turn_messages(*run, view.run(), *turn as usize))))
+                Ok(handle.map(|handle| handle.view(|view| turn_messages(*run, view.run(), *turn as usize, is_history))))
             }
             Entry::Message { .. } => Ok(Some(message_of(entry).into_iter().collect())),
         }
@@ -242,25 +242,26 @@ impl Transcripts {
 
     /// At least `least` of the newest or oldest items of a session, if it has that many. Oldest first.
     pub(crate) async fn items(&self, session: &Session, newest: bool, least: usize) -> Result<Vec<SessionItem>, Fault> {
+        if least == 0 {
+            return Ok(Vec::new());
+        }
+
         let doc = session.doc().clone();
         let mut parts: Vec<Vec<SessionItem>> = Vec::new();
         let mut count = 0;
         'windows: for indices in windows(&doc, newest) {
-            if count >= least {
-                break;
-            }
             let mut entries = self.entries().read(session, &doc, indices).await?;
             if newest {
                 entries.reverse();
             }
             for (_, entry) in entries {
-                if count >= least {
-                    break 'windows;
-                }
                 let mut items = self.items_of(&entry).await?;
                 items.retain(|item| !doc.removed.contains(&item.id));
                 count += items.len();
                 parts.push(items);
+                if count >= least {
+                    break 'windows;
+                }
             }
         }
 
@@ -279,7 +280,13 @@ impl Transcripts {
             }
             Entry::Turn { run, turn } => {
                 let Some(handle) = self.runs.find(*run).await? else { return Ok(Vec::new()) };
-                Ok(handle.view_safe(|view| turn_items(*run, *turn, view.run())))
+                Ok(handle.view_safe(|view| {
+                    let item = |Said { message, origin }| {
+                        let id = origin.id(&view.run().session_id, *run, *turn);
+                        SessionItem { id, run: Some(*run), message }
+                    };
+                    turn_messages(*run, view.run(), *turn as usize, is_item).into_iter().map(item).collect()
+                }))
             }
         }
     }
@@ -331,15 +338,15 @@ const fn is_in_history(run: &Run) -> bool {
     matches!(run.end, Some(End::Completed | End::Incomplete) | None)
 }
 
-/// The messages of one turn for the history. Errors and protocol events are left out.
-fn turn_messages(id: RunId, run: &Run, index: usize) -> Vec<Said> {
+/// The input of one turn, and its answer without the kinds of messages that `is_included` rejects.
+fn turn_messages(id: RunId, run: &Run, index: usize, is_included: fn(&MessageType) -> bool) -> Vec<Said> {
     let Some(turn) = run.turns.get(index) else { return Vec::new() };
     let number = u32::try_from(index).unwrap_or(u32::MAX);
     let input = turn.input.iter().enumerate().map(|(place, message)| Said {
         message: message.clone(),
         origin: MessageOrigin::Input { run: id, turn: number, place },
     });
-    let answer = run.messages_of(index).iter().enumerate().filter(|(_, message)| is_history(&message.kind));
+    let answer = run.messages_of(index).iter().enumerate().filter(|(_, message)| is_included(&message.kind));
     let answer = answer.map(|(place, message)| Said {
         message: message.to_model(),
         origin: MessageOrigin::Answer { run: id, place: turn.first_message + place },
@@ -347,32 +354,17 @@ fn turn_messages(id: RunId, run: &Run, index: usize) -> Vec<Said> {
     input.chain(answer).collect()
 }
 
+const fn is_item(kind: &MessageType) -> bool {
+    !matches!(kind, MessageType::Error | MessageType::ProtocolEvent)
+}
+
+/// True for the kinds of items that agents can read as history.
 const fn is_history(kind: &MessageType) -> bool {
-    use MessageType::{Error, Heartbeat, McpListTools, ProtocolEvent};
-    !matches!(kind, Error | Heartbeat | McpListTools | ProtocolEvent)
+    is_item(kind) && !matches!(kind, MessageType::Heartbeat | MessageType::McpListTools)
 }
 
 fn size_of(messages: &[Said]) -> usize {
     messages.iter().map(|said| sizes::message(&said.message)).sum()
-}
-
-/// The items of one turn. Errors and protocol events are left out.
-fn turn_items(id: RunId, number: u32, run: &Run) -> Vec<SessionItem> {
-    let index = number as usize;
-    let Some(turn) = run.turns.get(index) else { return Vec::new() };
-    let input = turn.input.iter().enumerate().map(|(place, message)| SessionItem {
-        id: input_id(id, number, place),
-        run: Some(id),
-        message: message.clone(),
-    });
-    let is_item = |message: &run::Message| !matches!(message.kind, MessageType::Error | MessageType::ProtocolEvent);
-    let answer = run.messages_of(index).iter().enumerate().filter(|(_, message)| is_item(message));
-    let answer = answer.map(|(place, message)| SessionItem {
-        id: id.message_id(turn.first_message + place),
-        run: Some(id),
-        message: message.to_model(),
-    });
-    input.chain(answer).collect()
 }
 
 /// True if a turn calls a tool of the client or waits for a decision.
