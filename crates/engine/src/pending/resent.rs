@@ -1,4 +1,4 @@
-//! Search of the session that a request continues if its client sends the whole conversation with each request
+//! SessionSearch of the session that a request continues if its client sends the whole conversation with each request
 //! ([`interlingua_core::call::Resent`]).
 //!
 //! Several conversations may share one session name, because clients edit messages, retry from an earlier message, or
@@ -44,7 +44,7 @@ pub(crate) struct ResentChooser {
 }
 
 /// The search for one request.
-struct Search<'a> {
+struct SessionSearch<'a> {
     chooser: &'a ResentChooser,
     resent: &'a Resent,
     agent: &'a Agent,
@@ -59,7 +59,7 @@ pub(crate) struct MatchedSession {
 }
 
 /// A session with an open item that the request may answer.
-struct Candidate {
+struct SessionCandidate {
     session: Arc<Session>,
     /// The run that asked.
     run: RunId,
@@ -96,7 +96,7 @@ impl ResentChooser {
         agent: &Agent,
         owner: &Owner,
     ) -> Result<Option<MatchedSession>, Fault> {
-        let search = Search { chooser: self, resent, agent, owner };
+        let search = SessionSearch { chooser: self, resent, agent, owner };
         let known = match named {
             Some(named) if !named.is_blank() => search.sessions_of_name(named).await?,
             _ => Vec::new(),
@@ -144,7 +144,7 @@ impl ResentChooser {
     }
 }
 
-impl Search<'_> {
+impl SessionSearch<'_> {
     /// The branches of a session name, the latest first, and then the session of that name.
     async fn sessions_of_name(&self, named: &Arc<Session>) -> Result<Vec<Arc<Session>>, Fault> {
         let runs = &self.chooser.runs;
@@ -222,7 +222,7 @@ impl Search<'_> {
         sessions: &[Arc<Session>],
         id: &str,
         source: AnswerSource,
-    ) -> Result<Vec<Candidate>, Fault> {
+    ) -> Result<Vec<SessionCandidate>, Fault> {
         let mut candidates = Vec::new();
         for session in sessions {
             let is_answered = |open: &&Open| is_answered_by(open, id);
@@ -236,7 +236,7 @@ impl Search<'_> {
                 AnswerSource::Text => false,
             };
             if is_id_sufficient || self.history_matches(run).await? {
-                candidates.push(Candidate { session: Arc::clone(session), run, kind });
+                candidates.push(SessionCandidate { session: Arc::clone(session), run, kind });
             }
         }
         Ok(candidates)

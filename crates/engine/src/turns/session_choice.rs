@@ -54,7 +54,7 @@ struct Previous {
 
 /// The parts of a request for a new run that decide about its session.
 #[derive(Clone, Copy)]
-struct NewRun<'a> {
+struct RunContext<'a> {
     agent: &'a Agent,
     scope: &'a Scope,
     /// True if the run is not stored but kept by its connection.
@@ -72,37 +72,37 @@ impl SessionChooser {
         agent: &Agent,
         scope: &Scope,
     ) -> Result<Chosen, Fault> {
-        let new_run = NewRun { agent, scope, ends_with_connection: scope.keeps_in_connection(policy) };
+        let context = RunContext { agent, scope, ends_with_connection: scope.keeps_in_connection(policy) };
         match thread {
             Thread::New | Thread::Continue(_) => {
                 if let Some(session) = self.pending_index.session_of_answers(spoken, agent, &scope.owner).await? {
                     return Ok(Chosen::after_latest(session));
                 }
-                Ok(Chosen::new(self.create(new_run), None))
+                Ok(Chosen::new(self.create(context), None))
             }
             Thread::Session(id) => {
-                let session = self.named(&id, spoken, new_run).await?;
-                if new_run.ends_with_connection && session.is_blank() {
+                let session = self.named(&id, spoken, context).await?;
+                if context.ends_with_connection && session.is_blank() {
                     session.keep_in_memory();
                 }
                 Ok(Chosen::after_latest(session))
             }
             Thread::After(run) => {
                 spoken.basis = Basis::After(run);
-                self.after(run, new_run).await
+                self.after(run, context).await
             }
-            Thread::Resent(resent) => self.resent(*resent, spoken, new_run).await,
+            Thread::Resent(resent) => self.resent(*resent, spoken, context).await,
         }
     }
 
     /// The session that matches the conversation of the client, or a session that begins with that conversation.
-    async fn resent(&self, resent: Resent, spoken: &mut Spoken, new_run: NewRun<'_>) -> Result<Chosen, Fault> {
+    async fn resent(&self, resent: Resent, spoken: &mut Spoken, context: RunContext<'_>) -> Result<Chosen, Fault> {
         let named = match &resent.session {
-            Some(id) => Some(self.named(id, spoken, new_run).await?),
+            Some(id) => Some(self.named(id, spoken, context).await?),
             None => None,
         };
 
-        let NewRun { agent, scope, .. } = new_run;
+        let RunContext { agent, scope, .. } = context;
         let chosen = match self.resent.find(&resent, named.as_ref(), spoken, agent, &scope.owner).await? {
             Some(MatchedSession { session, is_exact }) => {
                 spoken.basis = Basis::Resent { history: resent.history, is_exact };
@@ -110,7 +110,7 @@ impl SessionChooser {
             }
             None => {
                 spoken.basis = Basis::Begins(resent.history);
-                self.begin(named.as_ref(), resent.otherwise, new_run).await?
+                self.begin(named.as_ref(), resent.otherwise, context).await?
             }
         };
 
@@ -122,7 +122,7 @@ impl SessionChooser {
         &self,
         named: Option<&Arc<Session>>,
         otherwise: Otherwise,
-        new_run: NewRun<'_>,
+        context: RunContext<'_>,
     ) -> Result<Chosen, Fault> {
         if let Some(named) = named {
             let guard = self.sessions.try_first_turn(named).await?;
@@ -133,30 +133,30 @@ impl SessionChooser {
             }
         }
 
-        Ok(Chosen::new(self.create(new_run), None))
+        Ok(Chosen::new(self.create(context), None))
     }
 
-    fn create(&self, new_run: NewRun<'_>) -> Arc<Session> {
-        let session = self.sessions.create(&new_run.agent.name, &new_run.scope.owner);
-        if new_run.ends_with_connection {
+    fn create(&self, context: RunContext<'_>) -> Arc<Session> {
+        let session = self.sessions.create(&context.agent.name, &context.scope.owner);
+        if context.ends_with_connection {
             session.keep_in_memory();
         }
         session
     }
 
     /// The session of a name, or of the user that the request names if another user has a session of that name.
-    async fn named(&self, id: &str, spoken: &Spoken, new_run: NewRun<'_>) -> Result<Arc<Session>, Fault> {
+    async fn named(&self, id: &str, spoken: &Spoken, context: RunContext<'_>) -> Result<Arc<Session>, Fault> {
         if id.is_empty() || id.len() > MAX_SESSION_ID {
             let message = format!("must have between 1 and {MAX_SESSION_ID} characters");
             return Err(Fault::invalid("session_id", message));
         }
         let user = spoken.request.user_id.as_deref();
-        self.sessions.of_user(&new_run.agent.name, &new_run.scope.owner, id, user).await
+        self.sessions.of_user(&context.agent.name, &context.scope.owner, id, user).await
     }
 
     /// The session of the run `run`, or a new branch if another run already followed it there.
-    async fn after(&self, run: RunId, new_run: NewRun<'_>) -> Result<Chosen, Fault> {
-        let NewRun { agent, scope, .. } = new_run;
+    async fn after(&self, run: RunId, context: RunContext<'_>) -> Result<Chosen, Fault> {
+        let RunContext { agent, scope, .. } = context;
         let unknown = || Fault::not_found("the run to continue from").with_field("thread");
         let handle = self.access.find(&Target::Run(run), scope).await.map_err(|_| unknown())?;
         let previous = handle.view(|view| {
@@ -177,7 +177,7 @@ impl SessionChooser {
 
         // A turn that ends with its connection does not join a stored session, where it would be missing later, unless
         // the session has open items that the turn may answer.
-        let would_be_missing = kept.is_none() && new_run.ends_with_connection;
+        let would_be_missing = kept.is_none() && context.ends_with_connection;
         let session = match kept {
             Some(session) => session,
             None => {
@@ -190,7 +190,7 @@ impl SessionChooser {
         let is_newest = !previous.is_over || session.doc().ends_with(run);
         let is_separate = would_be_missing && session.doc().waiting.open().next().is_none();
         let joins = is_newest && !is_separate;
-        let session = if joins { session } else { self.create(new_run) };
+        let session = if joins { session } else { self.create(context) };
         Ok(Chosen::new(session, Some(run)))
     }
 }
