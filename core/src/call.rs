@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::answer::{Answer, AnswerPolicy};
 use crate::event::{End, Millis};
+use crate::fault::{Fault, FaultKind};
 use crate::id::RunId;
 use crate::json::{Extra, Json};
 use crate::model::{self, AgentRequest};
@@ -614,6 +615,18 @@ pub enum Reply<'a> {
     Waiting(RunView<'a>, Option<&'a str>),
     /// Success without a result.
     Done,
+}
+
+impl Reply<'_> {
+    /// The fault of an exchange that does not write this reply: [`FaultKind::Waiting`] if the session waits for answers,
+    /// an internal error otherwise.
+    #[must_use]
+    pub fn to_fault(&self) -> Fault {
+        match self {
+            Self::Waiting(..) => Fault::new(FaultKind::Waiting, "the session waits for an answer to a pending item"),
+            _ => Fault::unexpected_reply(),
+        }
+    }
 }
 
 /// A page of runs.

@@ -40,8 +40,7 @@ use crate::step::Step;
 /// of endpoints with an [`Exchange`] each:
 ///
 /// ```
-/// use interlingua_core::exchange::{MediaTypes, Mounted};
-/// use interlingua_core::{Endpoint, Exchange, Mount, ProtocolAdapter};
+/// use interlingua_core::{Endpoint, Exchange, Mount, Mounted, ProtocolAdapter};
 /// # use interlingua_core::{Call, Fault, Out, Request};
 ///
 /// /// `POST /ask`; see [`Exchange`] for an implementation.
@@ -70,16 +69,10 @@ use crate::step::Step;
 ///     type Options = Options;
 ///
 ///     fn mount(mount: &Mount, options: Options) -> Result<Mounted, String> {
-///         let [agent] = mount.agents.as_slice() else {
-///             return Err("a route serves one agent".to_owned());
-///         };
-///         let agent = agent.name.clone();
+///         let agent = mount.only_agent().ok_or("a route serves one agent")?.name.clone();
 ///         let ask = move || Ask { agent: agent.clone(), prefix: options.prefix.clone() };
 ///
-///         let endpoint = Endpoint {
-///             reads: MediaTypes { exact: &["text/plain"], json_suffix: false },
-///             ..Endpoint::post("/ask", ask.clone())
-///         };
+///         let endpoint = Endpoint::post_text("/ask", ask.clone());
 ///         // The fallback serves unknown paths and wrong methods: only `decode` and `fail` are called.
 ///         Ok(Mounted::new(vec![endpoint], Box::new(move || Box::new(ask()))))
 ///     }
@@ -134,6 +127,12 @@ pub struct Mount {
 }
 
 impl Mount {
+    /// The agent of a route that serves exactly one.
+    #[must_use]
+    pub fn only_agent(&self) -> Option<&AgentCard> {
+        if let [agent] = self.agents.as_slice() { Some(agent) } else { None }
+    }
+
     /// True if the route authenticates callers.
     #[must_use]
     pub fn authenticates(&self) -> bool {
@@ -348,6 +347,12 @@ impl Endpoint {
         Self::new(Method::Post, path, open)
     }
 
+    /// An endpoint for POST that reads plain text.
+    #[must_use]
+    pub fn post_text<E: Exchange>(path: &'static str, open: impl Fn() -> E + Send + Sync + 'static) -> Self {
+        Self { reads: MediaTypes { exact: &["text/plain"], json_suffix: false }, ..Self::post(path, open) }
+    }
+
     /// A DELETE endpoint.
     #[must_use]
     pub fn delete<E: Exchange>(path: &'static str, open: impl Fn() -> E + Send + Sync + 'static) -> Self {
@@ -448,6 +453,15 @@ impl<'a> Request<'a> {
         form_urlencoded::parse(self.query.as_bytes())
     }
 
+    /// The body as text.
+    ///
+    /// # Errors
+    /// [`FaultKind::Malformed`] if the body is not UTF-8.
+    pub fn text(&self) -> Result<&'a str, Fault> {
+        std::str::from_utf8(self.body)
+            .map_err(|error| Fault::new(FaultKind::Malformed, format!("the body is not UTF-8: {error}")))
+    }
+
     /// The media type of the body, without parameters, in lower case. Empty if the request has none.
     #[must_use]
     pub fn media_type(&self) -> String {
@@ -504,7 +518,7 @@ pub enum Flow {
 /// use interlingua_core::out::Head;
 /// use interlingua_core::run::MessageStart;
 /// use interlingua_core::{
-///     Call, End, Event, Exchange, Fault, FaultKind, Flow, Out, Record, Request, Run, RunCall, RunId, Step,
+///     Call, End, Event, Exchange, Fault, Flow, Out, Record, Request, Run, RunCall, RunId, Step,
 /// };
 ///
 /// struct Ask {
@@ -513,9 +527,7 @@ pub enum Flow {
 ///
 /// impl Exchange for Ask {
 ///     fn decode(&mut self, request: &Request<'_>) -> Result<Call, Fault> {
-///         let question = std::str::from_utf8(request.body)
-///             .map_err(|error| Fault::new(FaultKind::Malformed, format!("the body is not UTF-8: {error}")))?;
-///         let input = vec![Message::user(question)].into();
+///         let input = vec![Message::user(request.text()?)].into();
 ///         let request = AgentRequest { input, ..AgentRequest::default() };
 ///
 ///         Ok(Call::Run(Box::new(RunCall::new(self.agent.clone(), request))))
@@ -575,17 +587,13 @@ pub trait Exchange: Send + 'static {
     }
 
     /// Writes a complete reply. Needed by exchanges whose calls have replies: all but those that stream every answer.
-    /// By default fails: with [`crate::FaultKind::Waiting`] if the session waits for answers, as an internal error
-    /// otherwise.
+    /// By default fails with [`Reply::to_fault`].
     ///
     /// # Errors
     /// The reply cannot be expressed. The fault is passed to `fail`; anything written is dropped.
     fn reply(&mut self, reply: Reply<'_>, out: &mut Out) -> Result<Next, Fault> {
         let _ = out;
-        Err(match reply {
-            Reply::Waiting(..) => Fault::new(FaultKind::Waiting, "the session waits for an answer to a pending item"),
-            _ => Fault::unexpected_reply(),
-        })
+        Err(reply.to_fault())
     }
 
     /// Called when a call fails with [`crate::FaultKind::NotFound`], for lookups of objects that may not exist. `Some`:

@@ -61,14 +61,16 @@ pub mod well_known;
 
 pub mod tree;
 
-pub use call::{Call, Delivery, Reply, RunCall, Thread};
+pub use answer::{Answer, AnswerBody};
+pub use call::{Call, Delivery, Reply, RunCall, RunView, Target, Thread};
+pub use capability::ClientCapabilities;
 pub use event::{End, Event};
-pub use exchange::{AuthScheme, Endpoint, Exchange, Flow, Method, Mount, Next, ProtocolAdapter, Request};
+pub use exchange::{AuthScheme, Endpoint, Exchange, Flow, Method, Mount, Mounted, Next, ProtocolAdapter, Request};
 pub use fault::{Blame, Fault, FaultKind, LimitState};
 pub use id::RunId;
 pub use json::{Extra, Json};
 pub use loss::{Change, ContentKind, Loss, Losses};
-pub use out::Out;
+pub use out::{Head, Out};
 pub use owner::Owner;
 pub use policy::RunPolicy;
 pub use run::{Record, Run};

@@ -31,7 +31,12 @@ impl Head {
 
     /// Sets the headers of an event stream.
     pub fn set_event_stream(&mut self) {
-        self.set("content-type", "text/event-stream; charset=utf-8");
+        self.set_stream("text/event-stream; charset=utf-8");
+    }
+
+    /// Sets the headers of a stream of this media type.
+    pub fn set_stream(&mut self, media_type: &'static str) {
+        self.set("content-type", media_type);
         self.set("cache-control", "no-cache");
         // Proxies must not buffer the stream.
         self.set("x-accel-buffering", "no");

@@ -101,11 +101,9 @@ impl ProtocolAdapter for Native {
     type Options = Options;
 
     fn mount(mount: &Mount, options: Options) -> Result<Mounted, String> {
-        let [agent] = mount.agents.as_slice() else {
-            return Err(
-                "an \"agent-api\" route serves one agent: put {agent} in its path, or name one in agents".into()
-            );
-        };
+        let agent = mount
+            .only_agent()
+            .ok_or("an \"agent-api\" route serves one agent: put {agent} in its path, or name one in agents")?;
 
         let cors = Cors { any_origin: options.cors, ..Cors::default() };
         let route = Arc::new(Route { agent: agent.name.clone(), options });

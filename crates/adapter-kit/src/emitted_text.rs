@@ -5,7 +5,7 @@ use interlingua_core::run::Slot;
 use interlingua_core::step::Step;
 
 /// Tracks how much of a growing text was sent. Contents of one message do not overlap, and messages are sent one by
-/// one.
+/// one. The start of a content starts a new text.
 ///
 /// Text that was sent cannot be withdrawn. A replaced text adds to the output once it is seen to continue what was
 /// sent; one that contradicts it adds nothing, but a later replacement may.
@@ -37,6 +37,10 @@ impl EmittedText {
             Event::ContentReplaced { version, .. } => {
                 let end = u32::try_from(step.delta().len()).unwrap_or(u32::MAX);
                 self.extend_to(Span { version, start: 0, end }, slot)
+            }
+            Event::ContentStarted { .. } => {
+                *self = Self::default();
+                None
             }
             _ => None,
         }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use interlingua_core::call::{
     Busy, Listen, ListenSession, Notice, Order, Reply, SessionCall, SessionCursor, SessionFilter, Target,
 };
-use interlingua_core::exchange::{Connection, Endpoint, MediaTypes, Mount, Mounted, Request, WebSocketRules};
+use interlingua_core::exchange::{Connection, Endpoint, Mount, Mounted, Request, WebSocketRules};
 use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::options::NoOptions;
 use interlingua_core::owner::Owner;
@@ -42,7 +42,6 @@ impl ProtocolAdapter for Contract {
             let agent = Arc::clone(&agent);
             move || ContractExchange::new(&agent, operation)
         };
-        let text = MediaTypes { exact: &["text/plain"], json_suffix: false };
         let (message, connections) = (open(Operation::Message), Arc::new(AtomicU64::new(0)));
         let connect = move || -> Box<dyn Connection> {
             let number = connections.fetch_add(1, Ordering::Relaxed);
@@ -55,8 +54,8 @@ impl ProtocolAdapter for Contract {
             Endpoint::get("/sessions", open(Operation::Sessions)),
             Endpoint::get("/listen", open(Operation::Listen)),
             Endpoint::get("/follow", open(Operation::Follow)),
-            Endpoint { reads: text, ..Endpoint::post("/seal", open(Operation::Seal)) },
-            Endpoint { reads: text, ..Endpoint::post("/open", open(Operation::Open)) },
+            Endpoint::post_text("/seal", open(Operation::Seal)),
+            Endpoint::post_text("/open", open(Operation::Open)),
             Endpoint { http2_only: true, ..Endpoint::post("/trailers", open(Operation::Trailers)) },
             Endpoint { websocket: Some(rules), ..Endpoint::get("/socket", open(Operation::Message)) },
         ];

@@ -118,9 +118,7 @@ impl Writer {
     }
 
     pub(super) fn stream_head(&self, head: &mut Head) {
-        head.set("content-type", EVENTS);
-        head.set("cache-control", "no-cache");
-        head.set("x-accel-buffering", "no");
+        head.set_stream(EVENTS);
         self.extension_header(head);
     }
 

@@ -43,10 +43,6 @@ impl Text {
         };
 
         let addition: Cow<'_, str> = match step.event {
-            Event::ContentStarted { .. } => {
-                self.emitted = EmittedText::default();
-                return;
-            }
             // Data and media have no deltas: they are sent whole. A text was sent as it grew.
             Event::ContentFinished { .. } => complete_content(slot, options),
             _ => self.emitted.extend(step, slot).into(),
