@@ -203,17 +203,21 @@ impl Prepared {
     }
 }
 
-impl From<RunCall> for Spoken {
+impl Spoken {
     /// For a turn that goes on from its session.
+    pub(crate) const fn new(
+        request: AgentRequest,
+        preamble: Vec<Message>,
+        answers: Vec<Answer>,
+        answer_policy: AnswerPolicy,
+    ) -> Self {
+        Self { request, preamble, answers, undecided: None, answer_policy, basis: Basis::Session }
+    }
+}
+
+impl From<RunCall> for Spoken {
     fn from(call: RunCall) -> Self {
-        Self {
-            request: call.request,
-            preamble: call.preamble,
-            answers: call.answers,
-            undecided: None,
-            answer_policy: call.answer_policy,
-            basis: Basis::Session,
-        }
+        Self::new(call.request, call.preamble, call.answers, call.answer_policy)
     }
 }
 

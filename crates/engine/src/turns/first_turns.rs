@@ -2,13 +2,14 @@
 //!
 //! Not here: later turns of a run ([`super::later_turns`]), and what the task does ([`super::driver`]).
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlingua_core::call::{ATTACHMENTS, Busy, RunInfo, RunState, Tags, Thread, attachment_key};
+use interlingua_core::call::{ATTACHMENTS, Busy, RunInfo, RunState, Thread, attachment_key};
 use interlingua_core::model::{AgentRequest, Input};
 use interlingua_core::policy::FirstResponse;
-use interlingua_core::{Delivery, Fault, FaultKind, Json, Record, Run, RunCall, RunId};
+use interlingua_core::{Delivery, Fault, FaultKind, Json, Record, Run, RunCall, RunId, RunPolicy};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -18,7 +19,7 @@ use super::context::Outcome;
 use super::driver::{Beginning, Driver};
 use super::later_turns::LaterTurns;
 use super::respond::Wanted;
-use super::session_choice::{Chosen, SessionChooser};
+use super::session_choice::{SessionChoice, SessionChooser};
 use super::spent;
 use crate::agent::{Agent, Agents};
 use crate::complete::complete;
@@ -47,20 +48,18 @@ pub(crate) struct FirstTurns {
     pub(crate) limits: Limits,
 }
 
-/// What of a call concerns the run, and not its first turn.
-struct NewRun {
+/// A first turn in preparation: its session is chosen, and a place in the session's queue completes it.
+struct TurnPlan {
+    agent: Arc<Agent>,
+    session: Arc<Session>,
+    /// The session's turn, where it was acquired to choose the session.
+    guard: Option<TurnGuard>,
     id: RunId,
-    delivery: Delivery,
-    previous: Option<RunId>,
-    labels: Json,
-    tags: Tags,
-}
-
-/// Where a turn stands.
-enum Placed {
-    At(Place),
-    /// Nowhere: the session waits for answers to what this run asked.
-    Waiting(RunHandle, Option<String>),
+    info: RunInfo,
+    spoken: Spoken,
+    policy: RunPolicy,
+    permits: TurnPermits,
+    attachments: Vec<(&'static str, Json)>,
 }
 
 impl FirstTurns {
@@ -75,7 +74,7 @@ impl FirstTurns {
 
         call.policy = call.policy.for_delivery(call.delivery);
         call.policy.detached |= scope.detach;
-        let policy = call.policy;
+        let (delivery, policy) = (call.delivery, call.policy);
         // While the store fails, only runs that need not be stored are started.
         let store_fails = matches!(self.runs.store().health(), Health::Failing { .. });
         if store_fails && (policy.stored || policy.detached || matches!(call.thread, Thread::Continue(_))) {
@@ -92,47 +91,54 @@ impl FirstTurns {
             return Err(faults::draining(&agent.name));
         }
 
-        let mut permits = TurnPermits::begin(&scope.caller, &agent)?;
-        let (id, delivery) = (call.id.unwrap_or_else(clock::new_id), call.delivery);
-        let labels = std::mem::replace(&mut call.labels, Json::null());
-        let (tags, attachments) = (std::mem::take(&mut call.tags), std::mem::take(&mut call.attachments));
-        let thread = std::mem::replace(&mut call.thread, Thread::New);
-        let mut spoken = Spoken::from(call);
-        let chosen = self.sessions.choose(thread, &mut spoken, &policy, &agent, scope).await?;
-        let Chosen { session, previous, guard, named } = chosen;
-        let remembered = named.map(|named| (named, Arc::clone(&session)));
-        let place = match self.place(&session, guard, &agent, &spoken, policy.busy, scope).await? {
-            Placed::At(place) => place,
-            Placed::Waiting(run, reason) => return Ok(Answer::Waiting(run, reason)),
+        let (mut plan, named) = self.plan(call, agent, scope).await?;
+        let place = match self.place(&mut plan, scope).await? {
+            ControlFlow::Continue(place) => place,
+            ControlFlow::Break(answer) => return Ok(answer),
         };
 
-        let is_behind = matches!(place, Place::Behind(_));
-        if is_behind {
-            permits.queue()?;
-        }
-
-        let (mut turn, started) = Turn::new(session, Arc::clone(&agent), scope.origin(), place, policy, spoken);
-        turn.permits = Some(permits);
-
-        let run = new_run(&agent, &mut turn, NewRun { id, delivery, previous, labels, tags }, scope);
-        let (follower, saved) = self.launch(&run, turn, store_fails, scope);
-        // Written after the run: what has no run is never deleted.
-        let attached = attach(self.runs.store(), id, attachments, scope);
+        let first_event_timeout = match policy.first_response {
+            FirstResponse::AwaitAgent { timeout: Some(_) } if matches!(place, Place::Behind(_)) => Duration::ZERO,
+            response => response.timeout().unwrap_or(scope.first_event_timeout),
+        };
+        let remembered = named.map(|named| (named, Arc::clone(&plan.session)));
+        let (follower, started, saved) = self.launch(plan, place, store_fails, scope);
         if let Some((named, session)) = remembered {
             self.remember(named, session).await;
         }
-        attached.await?;
-        if let Some(saved) = saved {
-            // A run that is answered before its end is safe before it is answered.
-            saved.await.unwrap_or_else(|_| Err(faults::internal()))?;
-        }
 
-        let first_event_timeout = match policy.first_response {
-            FirstResponse::AwaitAgent { timeout: Some(_) } if is_behind => Duration::ZERO,
-            response => response.timeout().unwrap_or(scope.first_event_timeout),
-        };
-
+        saved.await?;
         Wanted { delivery, policy, first_event_timeout, turn: 0 }.respond(follower, started).await
+    }
+
+    /// Counts the turn and chooses its session. Returns the session that the client named, too, if it resends its
+    /// conversation.
+    async fn plan(
+        &self,
+        call: RunCall,
+        agent: Arc<Agent>,
+        scope: &Scope,
+    ) -> Result<(TurnPlan, Option<Arc<Session>>), Fault> {
+        let permits = TurnPermits::begin(&scope.caller, &agent)?;
+        let RunCall { id, delivery, thread, policy, labels, tags, attachments, .. } = call;
+        let mut spoken = Spoken::new(call.request, call.preamble, call.answers, call.answer_policy);
+        let chosen = self.sessions.choose(thread, &mut spoken, &policy, &agent, scope).await?;
+        let SessionChoice { session, previous, guard, named } = chosen;
+        let info = RunInfo {
+            protocol: scope.protocol.to_owned(),
+            owner: scope.owner.key().to_owned(),
+            state: RunState::Queued,
+            changed_at: clock::now(),
+            previous,
+            delivery,
+            stored: policy.stored,
+            request: AgentRequest { input: Input::default(), ..spoken.request.clone() },
+            labels,
+            tags,
+            retention: owner_of_new_run(&agent, &session, scope),
+        };
+        let id = id.unwrap_or_else(clock::new_id);
+        Ok((TurnPlan { agent, session, guard, id, info, spoken, policy, permits, attachments }, named))
     }
 
     /// Notes which of the conversations of a name is used. The client's next request finds it, also if the client
@@ -148,18 +154,12 @@ impl FirstTurns {
         }
     }
 
-    /// Takes the session's turn, unless that was done, and prepares the request, or joins the queue.
-    async fn place(
-        &self,
-        session: &Arc<Session>,
-        guard: Option<TurnGuard>,
-        agent: &Agent,
-        spoken: &Spoken,
-        busy: Option<Busy>,
-        scope: &Scope,
-    ) -> Result<Placed, Fault> {
+    /// Acquires the session's turn, unless that was done, and prepares the request, or joins the queue. Breaks with the
+    /// answer if the session waits for answers to the questions of another run.
+    async fn place(&self, plan: &mut TurnPlan, scope: &Scope) -> Result<ControlFlow<Answer, Place>, Fault> {
+        let TurnPlan { agent, session, guard, spoken, policy, permits, .. } = plan;
         let sessions = self.runs.sessions();
-        let guard = match guard {
+        let guard = match guard.take() {
             Some(guard) => Some(guard),
             None => sessions.try_turn(session, None).await?,
         };
@@ -171,11 +171,13 @@ impl FirstTurns {
             }
             guard => guard,
         };
-        if self.agents.is_draining(&agent.name) && !(guard.is_some() && waits(session)) {
+        // The run that asked in this session continues, also while its agent drains.
+        let continues = || guard.is_some() && session.doc().waiting.open().next().is_some();
+        if self.agents.is_draining(&agent.name) && !continues() {
             return Err(faults::draining(&agent.name));
         }
         let Some(guard) = guard else {
-            match busy {
+            match policy.busy {
                 Some(Busy::Queue) => {}
                 Some(interrupts @ (Busy::Interrupt | Busy::Rollback)) => {
                     let (canceller, session, scope) = (Arc::clone(&self.canceller), Arc::clone(session), scope.clone());
@@ -187,17 +189,16 @@ impl FirstTurns {
                 Some(Busy::Refuse) | None => return Err(faults::busy(&session.id)),
             }
             let queued = sessions.enqueue(session, None, self.limits.queued_turns).await?;
-            return Ok(Placed::At(Place::Behind(queued)));
+            permits.queue()?;
+            return Ok(ControlFlow::Continue(Place::Behind(queued)));
         };
 
         match self.driver.turns().context.prepare(session, agent, spoken).await? {
-            Outcome::Ready(prepared) => Ok(Placed::At(Place::Ready(guard, prepared))),
+            Outcome::Ready(prepared) => Ok(ControlFlow::Continue(Place::Ready(guard, prepared))),
             Outcome::Waiting(asked_by, reason) => {
-                let run = match asked_by {
-                    Some(id) => self.runs.find(id).await?,
-                    None => None,
-                };
-                run.map(|run| Placed::Waiting(run, reason)).ok_or_else(faults::waiting)
+                let asked_by = asked_by.ok_or_else(faults::waiting)?;
+                let run = self.runs.find(asked_by).await?.ok_or_else(faults::waiting)?;
+                Ok(ControlFlow::Break(Answer::Waiting(run, reason)))
             }
         }
     }
@@ -208,41 +209,57 @@ impl FirstTurns {
         latest.is_none_or(|run| !run.run_state().is_working())
     }
 
-    /// Makes a run known and starts its task. Returns what its client follows, and what resolves once the run is safe
-    /// if the client waits for that.
+    /// Makes a run known, starts its task, and writes the attachments. Returns the follower for its client, the report
+    /// of its start, and a future that resolves once everything is safe that the answer to the client relies on.
     ///
     /// Invariant: nothing is awaited here, so this is not async. A client may leave at every await, which drops the
     /// call; a run that is known by then would never be driven, nor end.
     fn launch(
         &self,
-        run: &Arc<ActiveRun>,
-        turn: Turn,
+        plan: TurnPlan,
+        place: Place,
         store_fails: bool,
         scope: &Scope,
-    ) -> (Follower, Option<oneshot::Receiver<Result<(), Fault>>>) {
-        let abort_guard = AbortGuard::new(&self.runs, run);
-        self.runs.insert(run);
-        // A caller that reads the session, or deletes it, finds this run under way.
-        turn.session.note_started(run.id());
+    ) -> (Follower, oneshot::Receiver<Result<(), Fault>>, impl Future<Output = Result<(), Fault>> + use<>) {
+        let TurnPlan { agent, session, id, mut info, spoken, policy, permits, attachments, .. } = plan;
+        // A run may wait before this for others of its session to be stopped.
+        info.changed_at = clock::now();
+        let is_background = info.delivery == Delivery::Background;
+        let (saved, saved_receiver) = is_background.then(oneshot::channel).unzip();
+        let mut record = Record::new(Run::new(id, agent.name.clone(), session.id.clone(), info.changed_at));
+        let (mut turn, started) = Turn::new(session, Arc::clone(&agent), scope.origin(), place, policy, spoken);
+        turn.permits = Some(permits);
+        record.start_turn(turn.take_input());
+        let run = ActiveRun::new(agent, record, info);
 
-        let is_background = run.view(|view| view.info.delivery == Delivery::Background);
-        let (saved, saved_receiver) = if is_background { Some(oneshot::channel()).unzip() } else { (None, None) };
+        let abort_guard = AbortGuard::new(&self.runs, &run);
+        self.runs.insert(&run);
+        // A caller that reads the session, or deletes it, finds this run under way.
+        turn.session.note_started(id);
+
         let beginning = Beginning {
-            opened: self.open(run, store_fails),
+            opened: self.open(&run, store_fails),
             saved,
             scope: scope.push.is_some().then(|| Box::new(scope.clone())),
             connection: scope.connection.as_ref().map(Arc::downgrade),
         };
 
         let handle = RunHandle::InMemory(run.pin());
-        let follower = if turn.policy.detached {
-            Follower::new(&self.runs, handle)
-        } else {
-            Follower::attached(&self.runs, handle)
-        };
+        let follower =
+            if policy.detached { Follower::new(&self.runs, handle) } else { Follower::attached(&self.runs, handle) };
 
         self.driver.start(abort_guard, Box::new(turn), Some(beginning));
-        (follower, saved_receiver)
+        // Written after the run: an attachment without a run is never deleted.
+        let attached = attach(self.runs.store(), id, attachments, scope);
+        let safe = async move {
+            attached.await?;
+            match saved_receiver {
+                // A run that is answered before its end is safe before it is answered.
+                Some(saved) => saved.await.unwrap_or_else(|_| Err(faults::internal())),
+                None => Ok(()),
+            }
+        };
+        (follower, started, safe)
     }
 
     fn open(&self, run: &Arc<ActiveRun>, store_fails: bool) -> StoreFuture<()> {
@@ -253,11 +270,6 @@ impl FirstTurns {
         }
         self.runs.store().open(&run.journal(), Claim::New)
     }
-}
-
-/// True if a session waits for answers: what goes on there belongs to the run that asked, also while its agent drains.
-fn waits(session: &Session) -> bool {
-    session.doc().waiting.open().next().is_some()
 }
 
 /// Writes the attachments of a run. They are on their way before the future is polled.
@@ -278,27 +290,4 @@ fn attach(
         }
         Ok(())
     }
-}
-
-fn new_run(agent: &Arc<Agent>, turn: &mut Turn, new: NewRun, scope: &Scope) -> Arc<ActiveRun> {
-    let NewRun { id, delivery, previous, labels, tags } = new;
-    let now = clock::now();
-    let input = turn.take_input();
-    let mut record = Record::new(Run::new(id, agent.name.clone(), turn.session.id.clone(), now));
-    record.start_turn(input);
-    let about = RunInfo {
-        protocol: scope.protocol.to_owned(),
-        owner: scope.owner.key().to_owned(),
-        state: RunState::Queued,
-        changed_at: now,
-        previous,
-        delivery,
-        stored: turn.policy.stored,
-        request: AgentRequest { input: Input::default(), ..turn.spoken.request.clone() },
-        labels,
-        tags,
-        retention: owner_of_new_run(agent, &turn.session, scope),
-    };
-
-    ActiveRun::new(Arc::clone(agent), record, about)
 }

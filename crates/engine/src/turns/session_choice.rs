@@ -21,7 +21,7 @@ pub(crate) struct SessionChooser {
 }
 
 /// The session of a new run.
-pub(super) struct Chosen {
+pub(super) struct SessionChoice {
     pub(crate) session: Arc<Session>,
     /// The run that it follows in the session.
     pub(super) previous: Option<RunId>,
@@ -31,7 +31,7 @@ pub(super) struct Chosen {
     pub(super) named: Option<Arc<Session>>,
 }
 
-impl Chosen {
+impl SessionChoice {
     const fn new(session: Arc<Session>, previous: Option<RunId>) -> Self {
         Self { session, previous, guard: None, named: None }
     }
@@ -71,21 +71,21 @@ impl SessionChooser {
         policy: &RunPolicy,
         agent: &Agent,
         scope: &Scope,
-    ) -> Result<Chosen, Fault> {
+    ) -> Result<SessionChoice, Fault> {
         let context = RunContext { agent, scope, ends_with_connection: scope.keeps_in_connection(policy) };
         match thread {
             Thread::New | Thread::Continue(_) => {
                 if let Some(session) = self.pending_index.session_of_answers(spoken, agent, &scope.owner).await? {
-                    return Ok(Chosen::after_latest(session));
+                    return Ok(SessionChoice::after_latest(session));
                 }
-                Ok(Chosen::new(self.create(context), None))
+                Ok(SessionChoice::new(self.create(context), None))
             }
             Thread::Session(id) => {
                 let session = self.named(&id, spoken, context).await?;
                 if context.ends_with_connection && session.is_blank() {
                     session.keep_in_memory();
                 }
-                Ok(Chosen::after_latest(session))
+                Ok(SessionChoice::after_latest(session))
             }
             Thread::After(run) => {
                 spoken.basis = Basis::After(run);
@@ -96,7 +96,12 @@ impl SessionChooser {
     }
 
     /// The session that matches the conversation of the client, or a session that begins with that conversation.
-    async fn resent(&self, resent: Resent, spoken: &mut Spoken, context: RunContext<'_>) -> Result<Chosen, Fault> {
+    async fn resent(
+        &self,
+        resent: Resent,
+        spoken: &mut Spoken,
+        context: RunContext<'_>,
+    ) -> Result<SessionChoice, Fault> {
         let named = match &resent.session {
             Some(id) => Some(self.named(id, spoken, context).await?),
             None => None,
@@ -106,7 +111,7 @@ impl SessionChooser {
         let chosen = match self.resent.find(&resent, named.as_ref(), spoken, agent, &scope.owner).await? {
             Some(MatchedSession { session, is_exact }) => {
                 spoken.basis = Basis::Resent { history: resent.history, is_exact };
-                Chosen::after_latest(session)
+                SessionChoice::after_latest(session)
             }
             None => {
                 spoken.basis = Basis::Begins(resent.history);
@@ -114,7 +119,7 @@ impl SessionChooser {
             }
         };
 
-        Ok(Chosen { named, ..chosen })
+        Ok(SessionChoice { named, ..chosen })
     }
 
     /// The session that begins with the conversation of the client: the named session if it can be used, or a new one.
@@ -123,17 +128,17 @@ impl SessionChooser {
         named: Option<&Arc<Session>>,
         otherwise: Otherwise,
         context: RunContext<'_>,
-    ) -> Result<Chosen, Fault> {
+    ) -> Result<SessionChoice, Fault> {
         if let Some(named) = named {
             let guard = self.sessions.try_first_turn(named).await?;
             // Never overwrite a session that was created by a call about sessions.
             let begins_again = otherwise == Otherwise::BeginAgain && !named.doc().is_conversation;
             if guard.is_some() || begins_again {
-                return Ok(Chosen { guard, ..Chosen::new(Arc::clone(named), None) });
+                return Ok(SessionChoice { guard, ..SessionChoice::new(Arc::clone(named), None) });
             }
         }
 
-        Ok(Chosen::new(self.create(context), None))
+        Ok(SessionChoice::new(self.create(context), None))
     }
 
     fn create(&self, context: RunContext<'_>) -> Arc<Session> {
@@ -155,7 +160,7 @@ impl SessionChooser {
     }
 
     /// The session of the run `run`, or a new branch if another run already followed it there.
-    async fn after(&self, run: RunId, context: RunContext<'_>) -> Result<Chosen, Fault> {
+    async fn after(&self, run: RunId, context: RunContext<'_>) -> Result<SessionChoice, Fault> {
         let RunContext { agent, scope, .. } = context;
         let unknown = || Fault::not_found("the run to continue from").with_field("thread");
         let handle = self.access.find(&Target::Run(run), scope).await.map_err(|_| unknown())?;
@@ -191,6 +196,6 @@ impl SessionChooser {
         let is_separate = would_be_missing && session.doc().waiting.open().next().is_none();
         let joins = is_newest && !is_separate;
         let session = if joins { session } else { self.create(context) };
-        Ok(Chosen::new(session, Some(run)))
+        Ok(SessionChoice::new(session, Some(run)))
     }
 }
