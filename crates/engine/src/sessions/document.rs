@@ -4,18 +4,16 @@
 //! ([`super::session`]), and reading and writing entries ([`super::entries`]).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::ops::Range;
 
 use interlingua_core::answer::Waiting;
 use interlingua_core::event::Millis;
 use interlingua_core::model::Message;
-use interlingua_core::tree::Node;
 use interlingua_core::{End, Extra, Fault, FaultKind, Json, Owner, RunId};
-use serde::de::{IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
-use super::upstream_ids;
+use super::entry::Entry;
+use super::{unknown_fields, upstream_ids};
 use interlingua_base::clock;
 use interlingua_upstream::pool::EndpointKey;
 
@@ -23,63 +21,6 @@ use interlingua_upstream::pool::EndpointKey;
 const MAX_BYTES: u64 = 32 << 20;
 /// The most messages that a session begins with.
 const MAX_FIRST_MESSAGES: usize = 4096;
-
-/// One entry of a session.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Entry {
-    /// A turn of a run: its input and the agent's answer.
-    Turn {
-        /// The run.
-        run: RunId,
-        /// Which of its turns.
-        turn: u32,
-    },
-    /// A message that a client put there.
-    #[serde(rename = "said")]
-    Message {
-        /// Its id.
-        id: String,
-        /// The message.
-        message: Json,
-    },
-}
-
-impl Entry {
-    /// A message as an entry. One without an id gets one.
-    pub(crate) fn from_message(message: &Message) -> Self {
-        let id = message.id.clone().filter(|id| !id.is_empty());
-        let id = id.unwrap_or_else(|| clock::new_id().to_prefixed("msg_"));
-        Self::Message { id, message: Json::from_serialize(message) }
-    }
-
-    /// The message, if the entry is one.
-    pub(crate) fn to_message(&self) -> Option<Message> {
-        let Self::Message { message, .. } = self else { return None };
-        Message::parse(&Node::with_path("", message.raw())).ok()
-    }
-
-    /// The id of the message; empty for a turn.
-    pub(crate) fn message_id(&self) -> &str {
-        match self {
-            Self::Turn { .. } => "",
-            Self::Message { id, .. } => id,
-        }
-    }
-
-    /// The size of the message in bytes. Turns are counted with their runs.
-    pub(crate) fn bytes(&self) -> u64 {
-        match self {
-            Self::Turn { .. } => 0,
-            Self::Message { message, .. } => message.text().len() as u64,
-        }
-    }
-
-    /// True for a turn of this run.
-    pub(crate) fn is_turn_of(&self, id: RunId) -> bool {
-        matches!(self, Self::Turn { run, .. } if *run == id)
-    }
-}
 
 /// What is stored of a session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -169,36 +110,6 @@ pub(crate) struct SessionDoc {
     pub(super) unknown: BTreeMap<String, Json>,
 }
 
-/// The names of all fields in the store, in order.
-const KNOWN_FIELDS: &[&str] = &[
-    "agent",
-    "begun",
-    "bytes",
-    "connector_user",
-    "created_at",
-    "entries",
-    "first",
-    "handed_over",
-    "home",
-    "id",
-    "is_cut",
-    "is_listed",
-    "kept",
-    "labels",
-    "last",
-    "latest",
-    "memory",
-    "next",
-    "removed",
-    "seen",
-    "stale",
-    "updated_at",
-    "upstream_id",
-    "user_id",
-    "waiting",
-    "writes",
-];
-
 /// How many writes a document names.
 const MAX_NAMED_WRITES: usize = 4;
 
@@ -249,9 +160,9 @@ impl SessionDoc {
 
     /// Reads a stored document.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Fault> {
-        let mut doc: Self = serde_json::from_slice(bytes).map_err(unreadable)?;
-        // Known fields are skipped. One that cannot be kept, as its text is not UTF-8, is ignored like before.
-        doc.unknown = serde_json::from_slice(bytes).map(|UnknownFields(fields)| fields).unwrap_or_default();
+        let doc = unknown_fields::from_slice(bytes).map(|(doc, unknown)| Self { unknown, ..doc });
+        // A field that cannot be kept, as its text is not UTF-8, is ignored, and so are all other unknown ones.
+        let doc: Self = doc.or_else(|_| serde_json::from_slice(bytes)).map_err(unreadable)?;
         Ok(doc.with_inline_entries_moved())
     }
 
@@ -387,33 +298,6 @@ impl SessionDoc {
     }
 }
 
-/// The fields of a document that [`SessionDoc`] does not have.
-struct UnknownFields(BTreeMap<String, Json>);
-
-impl<'de> Deserialize<'de> for UnknownFields {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Fields;
-        impl<'de> Visitor<'de> for Fields {
-            type Value = UnknownFields;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<UnknownFields, A::Error> {
-                let mut fields = BTreeMap::new();
-                while let Some(name) = map.next_key::<String>()? {
-                    if KNOWN_FIELDS.binary_search(&&*name).is_ok() {
-                        map.next_value::<IgnoredAny>()?;
-                    } else {
-                        fields.insert(name, map.next_value()?);
-                    }
-                }
-                Ok(UnknownFields(fields))
-            }
-        }
-        deserializer.deserialize_map(Fields)
-    }
-}
-
 /// Ends of runs by their names.
 mod ends {
     use std::collections::BTreeMap;
@@ -451,52 +335,6 @@ pub(super) fn unreadable(error: serde_json::Error) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A document in which no field is left out when it is written.
-    fn full() -> SessionDoc {
-        let id = RunId(uuid::Uuid::from_u128(7));
-        SessionDoc {
-            id: "s".to_owned(),
-            agent: "friday".to_owned(),
-            created_at: 1,
-            updated_at: 2,
-            is_conversation: true,
-            first: 0,
-            next: 1,
-            last: Some(id),
-            bytes: 3,
-            begun: 1,
-            is_cut: true,
-            unsaved: BTreeMap::new(),
-            replaced: 0..0,
-            inline_entries: vec![Entry::Turn { run: id, turn: 0 }],
-            removed: BTreeSet::from(["item".to_owned()]),
-            upstream_id: Some("theirs".to_owned()),
-            home: Some(EndpointKey::new("http://127.0.0.1/")),
-            user_id: Some("ann".to_owned()),
-            seen: 1,
-            stale: true,
-            connector_state: Json::null(),
-            connector_user: Some("ann".to_owned()),
-            latest: Some(id),
-            waiting: Waiting::default(),
-            handed_over: BTreeMap::from([(id, End::Failed)]),
-            is_listed: true,
-            labels: Extra::new(),
-            writes: vec![id],
-            unknown: BTreeMap::new(),
-        }
-    }
-
-    #[test]
-    fn the_names_of_all_fields_are_known() {
-        let written = serde_json::to_value(full()).expect("JSON");
-        let names: Vec<&str> = written.as_object().expect("an object").keys().map(String::as_str).collect();
-        assert_eq!(names.iter().copied().collect::<BTreeSet<_>>(), KNOWN_FIELDS.iter().copied().collect());
-        assert!(KNOWN_FIELDS.is_sorted());
-        let read = SessionDoc::parse(written.to_string().as_bytes()).expect("a session");
-        assert!(read.unknown.is_empty(), "{:?}", read.unknown);
-    }
 
     #[test]
     fn unknown_fields_are_written_again_as_they_were_whatever_they_hold() {

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use interlingua_core::{Fault, RunId};
 
-use super::document::{Entry, SessionDoc, unreadable};
+use super::document::{SessionDoc, unreadable};
+use super::entry::Entry;
 use super::session::Session;
 use crate::faults::store_fault;
 use interlingua_store::{DocumentWrite, Expect, Store, part_key};

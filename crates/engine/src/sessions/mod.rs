@@ -6,6 +6,7 @@
 mod basis;
 mod document;
 mod entries;
+mod entry;
 mod merge;
 mod message_ids;
 mod open_items;
@@ -13,13 +14,15 @@ mod page;
 mod session;
 pub(crate) mod sizes;
 mod table;
+mod unknown_fields;
 pub(crate) mod upstream_ids;
 
 pub use self::open_items::{COLLECTION as OPEN_ITEMS, OpenItem, OpenItems};
 
 pub(crate) use self::basis::Basis;
-pub(crate) use self::document::{Entry, SessionDoc};
+pub(crate) use self::document::SessionDoc;
 pub(crate) use self::entries::{SessionEntries, windows};
+pub(crate) use self::entry::Entry;
 pub(crate) use self::message_ids::MessageOrigin;
 pub(crate) use self::page::{PageSelection, SelectedPage};
 pub(crate) use self::session::{Lifetime, Queued, Session, TurnGuard};
