@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use interlingua_core::call::{RunState, SessionCall, SessionFilter, SessionItem, SessionPage, SessionView};
+use interlingua_core::call::{RunState, SessionCall, SessionFilter, SessionPage, SessionView};
 use interlingua_core::model::Message;
 use interlingua_core::{Extra, Fault, FaultKind, RunId};
 
 use crate::runs::{RunTable, Scope};
-use crate::sessions::{PageSelection, SelectedPage, Session, SessionDoc, SessionTable};
+use crate::sessions::{PageSelection, Session, SessionTable};
 use crate::turns::{Canceller, Transcripts};
 
 /// The number of times that a list is read again because sessions in it got new runs meanwhile.
@@ -44,7 +44,7 @@ impl SessionCalls {
             SessionCall::List(_) => return Err(Fault::new(FaultKind::Internal, "a list is no single session")),
             SessionCall::Append { session, items } => {
                 let session = self.find(&session, scope).await?;
-                session.doc().append(&items)?;
+                session.append(&items)?;
                 self.save_and_view(&session, items.len()).await
             }
             SessionCall::Remove { session, item } => {
@@ -56,7 +56,7 @@ impl SessionCalls {
             }
             SessionCall::Label { session, labels } => {
                 let session = self.find(&session, scope).await?;
-                set_labels(&mut session.doc(), &labels);
+                session.set_labels(&labels);
                 self.save_and_view(&session, 0).await
             }
             SessionCall::Delete { session } => {
@@ -83,13 +83,7 @@ impl SessionCalls {
         }
 
         let session = self.sessions().get_or_create(agent, &scope.owner, id).await?;
-        {
-            let mut doc = session.doc();
-            doc.append(items)?;
-            doc.is_conversation = true;
-            set_labels(&mut doc, labels);
-        }
-
+        session.begin_conversation(items, labels)?;
         self.save_and_view(&session, 0).await
     }
 
@@ -98,7 +92,7 @@ impl SessionCalls {
         let mut states: HashMap<RunId, Option<RunState>> = HashMap::new();
         for _ in 0..MAX_LIST_ROUNDS {
             let mut has_new_runs = false;
-            for run in page.docs.iter().filter_map(|doc| doc.latest) {
+            for run in page.sessions.iter().filter_map(|session| session.latest) {
                 if let Entry::Vacant(unknown) = states.entry(run) {
                     unknown.insert(self.state_of(Some(run)).await?);
                     has_new_runs = true;
@@ -111,16 +105,17 @@ impl SessionCalls {
             page = self.select(filter, scope).await?;
         }
 
-        let state = |doc: &SessionDoc| doc.latest.and_then(|run| states.get(&run).copied().flatten());
-        let sessions = page.docs.iter().map(|doc| view_of(doc, state(doc), Vec::new())).collect();
-        Ok(SessionPage { sessions, total: page.total, next: page.next })
+        for session in &mut page.sessions {
+            session.state = session.latest.and_then(|run| states.get(&run).copied().flatten());
+        }
+        Ok(page)
     }
 
-    async fn select(&self, filter: &SessionFilter, scope: &Scope) -> Result<SelectedPage, Fault> {
+    async fn select(&self, filter: &SessionFilter, scope: &Scope) -> Result<SessionPage, Fault> {
         let mut selection = PageSelection::new(filter);
         let is_selected = |agent: &str| filter.agent.as_ref().is_none_or(|only| only == agent);
         for card in scope.agents.iter().filter(|card| is_selected(&card.name)) {
-            self.sessions().visit(&card.name, &scope.owner, |doc| selection.add(doc)).await?;
+            self.sessions().visit(&card.name, &scope.owner, |session| selection.add(session)).await?;
         }
         Ok(selection.finish())
     }
@@ -144,13 +139,13 @@ impl SessionCalls {
     async fn view(&self, session: &Session, newest: bool, least: usize) -> Result<SessionView, Fault> {
         let items = self.transcripts.items(session, newest, least).await?;
         loop {
-            let latest = session.doc().latest;
+            let latest = session.latest();
             let state = self.state_of(latest).await?;
             // A run adds its pending items to the session before it starts to wait. If the items were read before the
             // state, a run could appear to wait without an item.
-            let doc = session.doc().clone();
-            if doc.latest == latest {
-                return Ok(view_of(&doc, state, items));
+            let view = session.view();
+            if view.latest == latest {
+                return Ok(SessionView { state, items, ..view });
             }
         }
     }
@@ -160,26 +155,5 @@ impl SessionCalls {
             Some(id) => Ok(self.runs.find(id).await?.map(|run| run.run_state())),
             None => Ok(None),
         }
-    }
-}
-
-fn view_of(doc: &SessionDoc, state: Option<RunState>, items: Vec<SessionItem>) -> SessionView {
-    SessionView {
-        id: doc.id.clone(),
-        agent: doc.agent.clone(),
-        created_at: doc.created_at,
-        updated_at: doc.updated_at,
-        items,
-        pending: doc.waiting.open().map(|open| open.item.clone()).collect(),
-        latest: doc.latest,
-        state,
-        user: doc.named_user().map(str::to_owned),
-        labels: doc.labels.clone(),
-    }
-}
-
-fn set_labels(doc: &mut SessionDoc, labels: &Extra) {
-    for (name, value) in labels.iter() {
-        doc.labels.set(name, value.clone());
     }
 }

@@ -54,7 +54,7 @@ impl PendingIndex {
         let ids: Vec<String> = spoken.answers.iter().cloned().chain(in_input).map(|answer| answer.id).collect();
         for id in ids {
             let sessions = self.sessions_of(&id, agent, owner).await?;
-            let is_open = |session: &&Arc<Session>| session.doc().waiting.open().any(|open| open.item.id == id);
+            let is_open = |session: &&Arc<Session>| session.find_open(|open| open.item.id == id).is_some();
             if let Some(session) = sessions.iter().find(is_open).or(sessions.first()) {
                 return Ok(Some(Arc::clone(session)));
             }

@@ -133,9 +133,8 @@ impl LinkedRuns {
 
     /// Withdraws the linked turns because the answer did not reach the agent. The items are open again in `session`.
     pub(crate) async fn wait_again(&mut self, freed: &[RunId], session: &Session) {
-        let open_items = |id| session.doc().waiting.pending_of(id);
         for Linked { run, state: before } in std::mem::take(&mut self.linked) {
-            let pending = open_items(run.id());
+            let pending = session.pending_of(run.id());
             run.update(Publish::Later, |state| {
                 if state.record.in_turn() {
                     state.record.set_time(clock::now());
@@ -151,7 +150,7 @@ impl LinkedRuns {
         for id in freed {
             let run = self.runs.get(*id);
             if let Some(run) = run.filter(|run| run.view(|view| view.run().end.is_some())) {
-                let pending = open_items(*id);
+                let pending = session.pending_of(*id);
                 run.update(Publish::Later, |state| state.pending = pending);
             }
         }

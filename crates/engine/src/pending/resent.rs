@@ -122,8 +122,7 @@ impl ResentChooser {
         }
 
         for session in known {
-            let last = session.doc().last;
-            if let Some(last) = last
+            if let Some(last) = session.last_run()
                 && search.history_matches(last).await?
             {
                 return Ok(Some(MatchedSession { session, is_exact: true }));
@@ -174,8 +173,7 @@ impl SessionSearch<'_> {
 
             let sessions = self.chooser.pending_index.sessions_of(&id, self.agent, self.owner).await?;
             let user = spoken.request.user_id.as_deref();
-            let sessions: Vec<Arc<Session>> =
-                sessions.into_iter().filter(|session| is_of_user(session, user)).collect();
+            let sessions: Vec<Arc<Session>> = sessions.into_iter().filter(|session| session.is_of_user(user)).collect();
             if let Some(found) = self.answered_among(&sessions, &id, source).await? {
                 return Ok(Some(found));
             }
@@ -225,9 +223,7 @@ impl SessionSearch<'_> {
     ) -> Result<Vec<SessionCandidate>, Fault> {
         let mut candidates = Vec::new();
         for session in sessions {
-            let is_answered = |open: &&Open| is_answered_by(open, id);
-            let found = session.doc().waiting.open().find(is_answered).map(|open| (open.item.kind, open.run));
-            let Some((kind, run)) = found else { continue };
+            let Some((kind, run)) = session.find_open(|open| is_answered_by(open, id)) else { continue };
             let is_id_sufficient = match source {
                 // Agents may use the same ids for calls in several conversations.
                 AnswerSource::Input => kind != PendingKind::Tool,
@@ -282,13 +278,4 @@ fn is_answered_by(open: &Open, id: &str) -> bool {
 fn user_text(message: &Message) -> Option<String> {
     let is_users = message.kind == MessageType::Message && message.role == Some(Role::User);
     is_users.then(|| message.text())
-}
-
-/// False if the client and the session name different users.
-fn is_of_user(session: &Session, user: Option<&str>) -> bool {
-    let doc = session.doc();
-    match (doc.named_user(), user) {
-        (Some(known), Some(user)) => known == user,
-        _ => true,
-    }
 }

@@ -9,12 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt as _;
 use interlingua_core::journal::{self, JournalError};
-use interlingua_core::pending::Pending;
 use interlingua_core::{End, Fault, Owner, Record, Run, RunId};
 use tokio::task::AbortHandle;
 
 use super::active_run::{ActiveRun, PinnedRun, Publish, State};
-use crate::sessions::SessionTable;
+use crate::sessions::{SessionTable, WaitReason};
 use interlingua_store::{RunUpdate, Store};
 
 /// All runs that are followed here and may be driven elsewhere.
@@ -128,38 +127,28 @@ impl RunsElsewhere {
     async fn take_over(&self, run: &ActiveRun, update: RunUpdate) -> Result<(), JournalError> {
         let waits = update.info.as_ref().is_some_and(|info| info.state.is_waiting());
         // What the run asks is in its session before it waits.
-        let asked = if waits { self.asked(run).await } else { Ok(Asked::default()) };
-        let asked = asked.unwrap_or_else(|fault| {
+        let reason = if waits { self.wait_reason(run).await } else { Ok(WaitReason::default()) };
+        let reason = reason.unwrap_or_else(|fault| {
             tracing::warn!(run = %run.id(), "cannot read the pending items of a run that another gateway executes: {fault}");
-            Asked::default()
+            WaitReason::default()
         });
-        run.update(Publish::Forced, |state| state.take_over(update, asked))
+        run.update(Publish::Forced, |state| state.take_over(update, reason))
     }
 
-    async fn asked(&self, run: &ActiveRun) -> Result<Asked, Fault> {
+    async fn wait_reason(&self, run: &ActiveRun) -> Result<WaitReason, Fault> {
         let (agent, owner, session, user) = run.view(|view| {
             let (run, info) = (view.run(), view.info);
             let owner = Owner::from_key(&info.owner);
             (run.agent.clone(), owner, run.session_id.clone(), info.request.user_id.clone())
         });
         let session = self.sessions.of_user(&agent, &owner, &session, user.as_deref()).await?;
-        let doc = session.doc();
-        let is_handed_over = doc.handed_over.contains_key(&run.id());
-        Ok(Asked { pending: doc.waiting.pending_of(run.id()), is_handed_over })
+        Ok(session.wait_reason(run.id()))
     }
-}
-
-/// Why a run waits, as its session has it.
-#[derive(Default)]
-struct Asked {
-    pending: Vec<Pending>,
-    /// Only for another replica to take its next turn.
-    is_handed_over: bool,
 }
 
 impl State {
     /// Appends what another replica wrote.
-    fn take_over(&mut self, update: RunUpdate, asked: Asked) -> Result<(), JournalError> {
+    fn take_over(&mut self, update: RunUpdate, reason: WaitReason) -> Result<(), JournalError> {
         if !update.lines.is_empty() {
             let unread = Record::new(Run::new(self.record.run().id, "", "", 0));
             let record = std::mem::replace(&mut self.record, unread);
@@ -167,7 +156,7 @@ impl State {
         }
         if let Some(info) = update.info {
             self.about = *info;
-            (self.pending, self.is_handed_over) = (asked.pending, asked.is_handed_over);
+            (self.pending, self.is_handed_over) = (reason.pending, reason.is_handed_over);
         }
         Ok(())
     }

@@ -43,7 +43,7 @@ impl Handover {
         let sessions = self.runs.sessions();
         let queued = sessions.enqueue(session, None, usize::MAX).await?;
         let _guard = sessions.turn_of(queued).await?;
-        let Some(end) = session.doc().handed_over.get(&id).copied() else { return Ok(()) };
+        let Some(end) = session.handed_over(id) else { return Ok(()) };
 
         if let Some(run) = self.runs.find(id).await?.filter(|run| run.run_state().is_waiting()) {
             let run = self.runs.activate(run).await?;
@@ -59,7 +59,7 @@ impl Handover {
                 self.runs.turn_ended(&run);
             }
         }
-        session.doc().handed_over.remove(&id);
+        session.take_handed_over(id);
         sessions.save(session).await
     }
 }

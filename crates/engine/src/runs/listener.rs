@@ -91,7 +91,7 @@ impl ListenedSession {
             if runs.is_shared() {
                 runs.sessions().refresh_if_outdated(&self.session).await?;
             }
-            let latest = self.session.doc().latest;
+            let latest = self.session.latest();
             if let Some(run) = latest.filter(|_| latest != self.latest) {
                 self.latest = latest;
                 return Ok(run);

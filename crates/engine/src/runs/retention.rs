@@ -63,6 +63,6 @@ impl SharedRules {
 pub(crate) fn owner_of_new_run(agent: &Agent, session: &Session, scope: &Scope) -> Option<RetentionOwner> {
     let route = scope.route.as_ref()?.to_string();
     // Later turns of the session need the messages of this run.
-    let remembered = agent.history == History::Gateway || session.doc().is_conversation;
+    let remembered = agent.history == History::Gateway || session.is_conversation();
     Some(RetentionOwner { route, remembered })
 }

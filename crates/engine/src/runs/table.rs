@@ -216,7 +216,7 @@ impl RunTable {
         let user = stored.info.request.user_id.as_deref();
         let owner = Owner::from_key(&stored.info.owner);
         let session = self.sessions.of_user(&run.agent, &owner, &run.session_id, user).await?;
-        Ok(session.doc().waiting.pending_of(run.id))
+        Ok(session.pending_of(run.id))
     }
 
     /// True if a run waits only for another replica to take its next turn.
@@ -228,7 +228,7 @@ impl RunTable {
         if !may_be || !self.is_shared() {
             return Ok(false);
         }
-        Ok(self.session_of(run).await?.doc().handed_over.contains_key(&run.id()))
+        Ok(self.session_of(run).await?.handed_over(run.id()).is_some())
     }
 
     /// The session of a run.

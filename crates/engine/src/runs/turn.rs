@@ -146,6 +146,8 @@ pub(crate) struct Prepared {
     pub(crate) taken: Option<TakenAnswers>,
     /// True if a pending item was decided: the session has to be safe before the agent is called.
     pub(crate) decided: bool,
+    /// The index after the last entry of the session that it was prepared from.
+    pub(crate) known_entries: u64,
     /// True if the session begins with messages of its client: they have to be safe before the agent's answer is shown.
     pub(crate) begins: bool,
     /// The input with its answers in canonical form, if that differs from what the client sent.
@@ -281,7 +283,7 @@ impl Turn {
         if let Some(Place::Ready(_, prepared)) = &mut self.place
             && let Some(taken) = prepared.taken.take()
         {
-            self.session.doc().waiting.put_back(taken);
+            self.session.put_back(taken);
         }
     }
 

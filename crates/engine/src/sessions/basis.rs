@@ -6,8 +6,6 @@
 use interlingua_core::RunId;
 use interlingua_core::model::Message;
 
-use super::document::SessionDoc;
-
 /// The history that a turn continues.
 #[derive(Debug)]
 pub(crate) enum Basis {
@@ -54,9 +52,9 @@ impl Basis {
     }
 
     /// The run that the turn branches off from. `None`: the turn continues from the last run of the session.
-    pub(crate) fn branch(&self, doc: &SessionDoc) -> Option<RunId> {
+    pub(crate) fn branch(&self, last: Option<RunId>) -> Option<RunId> {
         match self {
-            Self::After(run) => (!doc.ends_with(*run)).then_some(*run),
+            Self::After(run) => Some(*run).filter(|run| last != Some(*run)),
             _ => None,
         }
     }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use interlingua_core::answer::Waiting;
+use interlingua_core::call::SessionView;
 use interlingua_core::event::Millis;
 use interlingua_core::model::Message;
 use interlingua_core::{End, Extra, Fault, FaultKind, Json, Owner, RunId};
@@ -25,31 +26,31 @@ const MAX_FIRST_MESSAGES: usize = 4096;
 /// What is stored of a session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SessionDoc {
-    pub(crate) id: String,
-    pub(crate) agent: String,
-    pub(crate) created_at: Millis,
-    pub(crate) updated_at: Millis,
+    pub(super) id: String,
+    pub(super) agent: String,
+    pub(super) created_at: Millis,
+    pub(super) updated_at: Millis,
     /// True if it was created as a resource of its own, a conversation. Its owner may change its items.
     #[serde(default, rename = "kept")]
-    pub(crate) is_conversation: bool,
+    pub(super) is_conversation: bool,
     /// The index of the first entry.
     #[serde(default)]
-    pub(crate) first: u64,
+    pub(super) first: u64,
     /// The index after the last entry. Some between the two may have been removed.
     #[serde(default)]
-    pub(crate) next: u64,
+    pub(super) next: u64,
     /// The run of the last entry, if that is a turn.
     #[serde(default)]
-    pub(crate) last: Option<RunId>,
+    pub(super) last: Option<RunId>,
     /// The size of all messages that clients put there.
     #[serde(default)]
-    pub(crate) bytes: u64,
+    pub(super) bytes: u64,
     /// The index after the messages that it began with, which its client said were said before.
     #[serde(default)]
     pub(super) begun: u64,
     /// True if its client said more before the first entry than is stored.
     #[serde(default, skip_serializing_if = "is_false")]
-    pub(crate) is_cut: bool,
+    pub(super) is_cut: bool,
     /// Entries that are not written yet, by index.
     #[serde(skip)]
     pub(super) unsaved: BTreeMap<u64, Entry>,
@@ -61,45 +62,45 @@ pub(crate) struct SessionDoc {
     pub(super) inline_entries: Vec<Entry>,
     /// Ids of removed items that were part of runs.
     #[serde(default)]
-    pub(crate) removed: BTreeSet<String>,
+    pub(super) removed: BTreeSet<String>,
     /// The id the agent knows the session by, if it is another one. `None` also for sessions stored before agents were
     /// given ids of their own: the agent goes on knowing those by the client's name.
     #[serde(default)]
-    pub(crate) upstream_id: Option<String>,
+    pub(super) upstream_id: Option<String>,
     /// The endpoint that remembers the session. `None`: none does, or it is not known which.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) home: Option<EndpointKey>,
+    pub(super) home: Option<EndpointKey>,
     /// The user, as the first client named it. Clients of other protocols may name no one.
     #[serde(default)]
-    pub(crate) user_id: Option<String>,
+    pub(super) user_id: Option<String>,
     /// The agent has received all entries before this index.
     #[serde(default)]
-    pub(crate) seen: u64,
+    pub(super) seen: u64,
     /// True if the agent remembers something else than the entries: it gets the whole history, under a new id.
     #[serde(default)]
-    pub(crate) stale: bool,
+    pub(super) stale: bool,
     /// What the connector wants to have again with the next turn.
     #[serde(default = "Json::null", rename = "memory")]
-    pub(crate) connector_state: Json,
+    pub(super) connector_state: Json,
     /// The user of the turn that left it, as the agent knows them. Another user of the session does not get it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) connector_user: Option<String>,
+    pub(super) connector_user: Option<String>,
     /// The latest run.
     #[serde(default)]
-    pub(crate) latest: Option<RunId>,
+    pub(super) latest: Option<RunId>,
     /// What the session waits for, and what was answered.
     #[serde(default)]
-    pub(crate) waiting: Waiting,
+    pub(super) waiting: Waiting,
     /// Runs that have ended their turn and wait for the next one, which another replica has in line: what each comes to
     /// if that turn is not taken.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "ends")]
-    pub(crate) handed_over: BTreeMap<RunId, End>,
+    pub(super) handed_over: BTreeMap<RunId, End>,
     /// True if the list of open items has the session.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) is_listed: bool,
     /// The adapters' own facts.
     #[serde(default)]
-    pub(crate) labels: Extra,
+    pub(super) labels: Extra,
     /// The last writes to a shared store, each by an id of its own: a replica that got no answer to its write
     /// finds it here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -115,7 +116,7 @@ const MAX_NAMED_WRITES: usize = 4;
 
 impl SessionDoc {
     /// `user`: set for a session whose id another user chose first.
-    pub(crate) fn new(id: &str, agent: &str, owner: &Owner, user: Option<&str>) -> Self {
+    pub(super) fn new(id: &str, agent: &str, owner: &Owner, user: Option<&str>) -> Self {
         let now = clock::now();
         let upstream_id = upstream_ids::session(owner, id, user);
         Self {
@@ -177,20 +178,47 @@ impl SessionDoc {
     }
 
     /// The user that a client named. `None`: no one was named, and the session has a user of its own, made of its id.
-    pub(crate) fn named_user(&self) -> Option<&str> {
+    pub(super) fn named_user(&self) -> Option<&str> {
         let is_own =
             |user: &str| user == self.id || user.strip_suffix(&self.id).is_some_and(|rest| rest.ends_with(':'));
         self.user_id.as_deref().filter(|user| !self.is_conversation && !is_own(user))
     }
 
-    /// True if the last entry is a turn of this run.
-    pub(crate) fn ends_with(&self, id: RunId) -> bool {
-        self.last == Some(id)
+    /// The id by which the agent knows the session.
+    pub(super) fn known_id(&self) -> &str {
+        self.upstream_id.as_deref().unwrap_or(&self.id)
+    }
+
+    /// The session as its owner sees it, without items and without the state of its latest run.
+    pub(super) fn view(&self) -> SessionView {
+        SessionView {
+            id: self.id.clone(),
+            agent: self.agent.clone(),
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            items: Vec::new(),
+            pending: self.waiting.open().map(|open| open.item.clone()).collect(),
+            latest: self.latest,
+            state: None,
+            user: self.named_user().map(str::to_owned),
+            labels: self.labels.clone(),
+        }
+    }
+
+    pub(super) fn set_labels(&mut self, labels: &Extra) {
+        for (name, value) in labels.iter() {
+            self.labels.set(name, value.clone());
+        }
     }
 
     /// True if it never had an entry.
-    pub(crate) const fn is_empty(&self) -> bool {
+    pub(super) const fn is_empty(&self) -> bool {
         self.first == self.next
+    }
+
+    /// True if it was never used.
+    pub(super) fn is_blank(&self) -> bool {
+        !self.is_conversation && self.latest.is_none() && self.is_empty()
     }
 
     /// True if no turn of it has ended well, and nothing was put into it: it can begin with something else.
@@ -199,7 +227,7 @@ impl SessionDoc {
     }
 
     /// Adds an entry. It is written with the session.
-    pub(crate) fn push(&mut self, entry: Entry) {
+    pub(super) fn push(&mut self, entry: Entry) {
         self.bytes += entry.bytes();
         self.last = match &entry {
             Entry::Turn { run, .. } => Some(*run),
@@ -210,7 +238,7 @@ impl SessionDoc {
     }
 
     /// Adds messages: all of them, or none if there is no room.
-    pub(crate) fn append(&mut self, messages: &[Message]) -> Result<(), Fault> {
+    pub(super) fn append(&mut self, messages: &[Message]) -> Result<(), Fault> {
         let entries: Vec<Entry> = messages.iter().map(Entry::from_message).collect();
         let bytes = entries.iter().map(Entry::bytes).fold(self.bytes, u64::saturating_add);
         if bytes > MAX_BYTES {
@@ -223,7 +251,7 @@ impl SessionDoc {
     }
 
     /// Begins with these messages instead of what was said before. The agent has not received them yet.
-    pub(crate) fn begin(&mut self, mut messages: Vec<Entry>) {
+    pub(super) fn begin(&mut self, mut messages: Vec<Entry>) {
         let mut bytes = 0_u64;
         let fits = |entry: &&Entry| {
             bytes = bytes.saturating_add(entry.bytes());
@@ -263,7 +291,7 @@ impl SessionDoc {
     }
 
     /// Replaces all entries.
-    pub(crate) fn replace(&mut self, entries: Vec<Entry>) {
+    pub(super) fn replace(&mut self, entries: Vec<Entry>) {
         if self.replaced.is_empty() {
             self.replaced.start = self.first;
         }
@@ -274,7 +302,7 @@ impl SessionDoc {
     }
 
     /// Takes back the entry of a turn that could not be written. The next entry takes its index.
-    pub(crate) fn take_back(&mut self, id: RunId, number: u32) {
+    pub(super) fn take_back(&mut self, id: RunId, number: u32) {
         let is_it = |entry: &Entry| matches!(entry, Entry::Turn { run, turn } if *run == id && *turn == number);
         self.unsaved.retain(|_, entry| !is_it(entry));
         if self.last == Some(id) {
@@ -282,19 +310,6 @@ impl SessionDoc {
             self.last = None;
         }
         self.seen = self.seen.min(self.next);
-    }
-
-    /// Removes the entry at an index that holds a message.
-    pub(crate) fn remove_message(&mut self, index: u64, bytes: u64) {
-        self.unsaved.remove(&index);
-        self.bytes = self.bytes.saturating_sub(bytes);
-        self.stale |= index < self.seen;
-    }
-
-    /// Hides an item of a turn.
-    pub(crate) fn remove_turn_item(&mut self, item: &str) {
-        self.removed.insert(item.to_owned());
-        self.stale = true;
     }
 }
 

@@ -22,6 +22,68 @@ const COLLECTION: &str = "entries";
 /// The number of entries that are read at once. Small, because clients can add large messages.
 const WINDOW: u64 = 16;
 
+/// The entries of a session at one moment.
+pub(crate) struct EntryList<'a> {
+    session: &'a Session,
+    indices: Range<u64>,
+    /// The agent has received all entries before this index.
+    seen: u64,
+    unsaved: BTreeMap<u64, Entry>,
+    /// The run of the last entry, if that is a turn.
+    pub(crate) last_run: Option<RunId>,
+    /// True if the client said more before the first entry than is stored.
+    pub(crate) is_cut: bool,
+}
+
+impl<'a> EntryList<'a> {
+    pub(super) fn new(session: &'a Session, doc: &SessionDoc) -> Self {
+        Self {
+            session,
+            indices: doc.first..doc.next,
+            seen: doc.seen,
+            unsaved: doc.unsaved.clone(),
+            last_run: doc.last,
+            is_cut: doc.is_cut,
+        }
+    }
+
+    /// True if the session never had an entry.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.indices.start == self.indices.end
+    }
+
+    /// The index after the last entry.
+    pub(crate) const fn end(&self) -> u64 {
+        self.indices.end
+    }
+
+    /// The indices of the entries that the agent has not received.
+    pub(crate) fn unseen(&self) -> Range<u64> {
+        let Range { start, end } = self.indices;
+        self.seen.clamp(start.min(end), end)..end
+    }
+
+    /// The indices of all entries in ranges of at most [`WINDOW`].
+    pub(crate) fn windows(&self, newest_first: bool) -> impl Iterator<Item = Range<u64>> + use<> {
+        let Range { start: first, end: next } = self.indices;
+        (0..next.saturating_sub(first).div_ceil(WINDOW)).map(move |window| {
+            if newest_first {
+                let end = next - window * WINDOW;
+                end.saturating_sub(WINDOW).max(first)..end
+            } else {
+                let start = first + window * WINDOW;
+                start..next.min(start + WINDOW)
+            }
+        })
+    }
+}
+
+impl Session {
+    pub(crate) fn entries(&self) -> EntryList<'_> {
+        EntryList::new(self, &self.doc())
+    }
+}
+
 pub(crate) struct SessionEntries {
     store: Arc<dyn Store>,
 }
@@ -45,14 +107,9 @@ impl SessionEntries {
     }
 
     /// The entries in a range of indices, saved or not. Removed entries are missing.
-    pub(crate) async fn read(
-        &self,
-        session: &Session,
-        doc: &SessionDoc,
-        indices: Range<u64>,
-    ) -> Result<Vec<(u64, Entry)>, Fault> {
-        let key = session.key().as_str();
-        let prefix = key_prefix(session);
+    pub(crate) async fn read(&self, list: &EntryList<'_>, indices: Range<u64>) -> Result<Vec<(u64, Entry)>, Fault> {
+        let key = list.session.key().as_str();
+        let prefix = key_prefix(list.session);
         let mut entries = BTreeMap::new();
         let mut after = indices.start.checked_sub(1).map(|before| part_key(key, before));
 
@@ -78,31 +135,35 @@ impl SessionEntries {
             }
         }
 
-        entries.extend(doc.unsaved.range(indices).map(|(index, entry)| (*index, entry.clone())));
+        entries.extend(list.unsaved.range(indices).map(|(index, entry)| (*index, entry.clone())));
         Ok(entries.into_iter().collect())
     }
 
     /// All entries of a session at once. Only for sessions that are known to be short.
     pub(crate) async fn read_all(&self, session: &Session) -> Result<Vec<Entry>, Fault> {
-        let doc = session.doc().clone();
-        let entries = self.read(session, &doc, doc.first..doc.next).await?;
+        let list = session.entries();
+        let entries = self.read(&list, list.indices.clone()).await?;
         Ok(entries.into_iter().map(|(_, entry)| entry).collect())
     }
 
     /// True if an entry of the session is a turn of this run.
     pub(crate) async fn contain_run(&self, session: &Session, id: RunId) -> Result<bool, Fault> {
-        let doc = session.doc().clone();
-        for indices in windows(&doc, true) {
-            if self.read(session, &doc, indices).await?.iter().any(|(_, entry)| entry.is_turn_of(id)) {
+        let list = session.entries();
+        for indices in list.windows(true) {
+            if self.read(&list, indices).await?.iter().any(|(_, entry)| entry.is_turn_of(id)) {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    pub(crate) async fn delete(&self, session: &Session, index: u64) -> Result<(), Fault> {
+    /// Removes an entry that holds a message. False: another call has removed it.
+    pub(crate) async fn remove(&self, session: &Session, index: u64, entry: &Entry) -> Result<bool, Fault> {
+        // A write that is under way must not store the entry again.
+        let _saving = session.saving.lock().await;
         let deleted = self.store.delete(COLLECTION, &part_key(session.key().as_str(), index), Expect::Any);
-        deleted.await.map_err(store_fault).map(drop)
+        let was_stored = deleted.await.map_err(store_fault)?.unwrap_or(false);
+        Ok(session.remove_message(index, entry.bytes(), was_stored))
     }
 
     pub(super) async fn delete_all(&self, session: &Session) -> Result<(), Fault> {
@@ -128,18 +189,4 @@ fn key_prefix(session: &Session) -> String {
     let mut key = part_key(session.key().as_str(), 0);
     key.truncate(key.len() - 16);
     key
-}
-
-/// The indices of a session's entries in ranges of at most [`WINDOW`].
-pub(crate) fn windows(doc: &SessionDoc, newest_first: bool) -> impl Iterator<Item = Range<u64>> + use<> {
-    let (first, next) = (doc.first, doc.next);
-    (0..next.saturating_sub(first).div_ceil(WINDOW)).map(move |window| {
-        if newest_first {
-            let end = next - window * WINDOW;
-            end.saturating_sub(WINDOW).max(first)..end
-        } else {
-            let start = first + window * WINDOW;
-            start..next.min(start + WINDOW)
-        }
-    })
 }

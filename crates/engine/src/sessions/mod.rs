@@ -4,6 +4,7 @@
 //! change sessions ([`crate::operator`]).
 
 mod basis;
+mod decisions;
 mod document;
 mod entries;
 mod entry;
@@ -11,19 +12,24 @@ mod merge;
 mod message_ids;
 mod open_items;
 mod page;
+mod resource;
 mod session;
 pub(crate) mod sizes;
 mod table;
+mod turn_notes;
 mod unknown_fields;
 pub(crate) mod upstream_ids;
 
 pub use self::open_items::{COLLECTION as OPEN_ITEMS, OpenItem, OpenItems};
 
 pub(crate) use self::basis::Basis;
+pub(crate) use self::decisions::{Admission, WaitReason};
+#[cfg(test)]
 pub(crate) use self::document::SessionDoc;
-pub(crate) use self::entries::{SessionEntries, windows};
+pub(crate) use self::entries::{EntryList, SessionEntries};
 pub(crate) use self::entry::Entry;
 pub(crate) use self::message_ids::MessageOrigin;
-pub(crate) use self::page::{PageSelection, SelectedPage};
+pub(crate) use self::page::PageSelection;
 pub(crate) use self::session::{Lifetime, Queued, Session, TurnGuard};
 pub(crate) use self::table::SessionTable;
+pub(crate) use self::turn_notes::{AgentMemory, SessionSnapshot, TurnNote, TurnSuccess};

@@ -4,24 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use interlingua_core::call::{Order, SessionCursor, SessionFilter};
+use interlingua_core::call::{Order, SessionCursor, SessionFilter, SessionPage, SessionView};
 
-use super::document::SessionDoc;
-
-/// Selects the sessions of one page. Holds at most one page of documents.
+/// Selects the sessions of one page. Holds at most one page of them.
 pub(crate) struct PageSelection<'a> {
     filter: &'a SessionFilter,
-    selected: BTreeMap<SessionCursor, SessionDoc>,
+    selected: BTreeMap<SessionCursor, SessionView>,
     total: usize,
     has_more: bool,
-}
-
-pub(crate) struct SelectedPage {
-    pub(crate) docs: Vec<SessionDoc>,
-    /// The number of matching sessions on all pages.
-    pub(crate) total: usize,
-    /// The start of the next page. `None`: this is the last page.
-    pub(crate) next: Option<SessionCursor>,
 }
 
 impl<'a> PageSelection<'a> {
@@ -30,14 +20,14 @@ impl<'a> PageSelection<'a> {
     }
 
     /// Adds a session if it matches the filter and belongs on the page.
-    pub(crate) fn add(&mut self, doc: SessionDoc) {
+    pub(crate) fn add(&mut self, session: SessionView) {
         let SessionFilter { labels, order, limit, cursor, .. } = self.filter;
-        if !labels.iter().all(|(name, value)| doc.labels.get(name) == Some(value)) {
+        if !labels.iter().all(|(name, value)| session.labels.get(name) == Some(value)) {
             return;
         }
 
         self.total += 1;
-        let position = position_of(&doc, *order);
+        let position = position_of(&session, *order);
         let is_before = cursor.as_ref().is_some_and(|cursor| match order.is_ascending() {
             true => position <= *cursor,
             false => position >= *cursor,
@@ -45,25 +35,26 @@ impl<'a> PageSelection<'a> {
         if is_before {
             return;
         }
-        self.selected.insert(position, doc);
+        self.selected.insert(position, session);
         if *limit > 0 && self.selected.len() > *limit {
             let _ = if order.is_ascending() { self.selected.pop_last() } else { self.selected.pop_first() };
             self.has_more = true;
         }
     }
 
-    pub(crate) fn finish(self) -> SelectedPage {
+    pub(crate) fn finish(self) -> SessionPage {
         let is_ascending = self.filter.order.is_ascending();
         let last = if is_ascending { self.selected.keys().next_back() } else { self.selected.keys().next() };
         let next = last.filter(|_| self.has_more).cloned();
-        let mut docs: Vec<SessionDoc> = self.selected.into_values().collect();
+        let mut sessions: Vec<SessionView> = self.selected.into_values().collect();
         if !is_ascending {
-            docs.reverse();
+            sessions.reverse();
         }
-        SelectedPage { docs, total: self.total, next }
+        SessionPage { sessions, total: self.total, next }
     }
 }
 
-fn position_of(doc: &SessionDoc, order: Order) -> SessionCursor {
-    SessionCursor { at: order.time(doc.created_at, doc.updated_at), agent: doc.agent.clone(), id: doc.id.clone() }
+fn position_of(session: &SessionView, order: Order) -> SessionCursor {
+    let at = order.time(session.created_at, session.updated_at);
+    SessionCursor { at, agent: session.agent.clone(), id: session.id.clone() }
 }

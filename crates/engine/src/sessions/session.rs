@@ -234,19 +234,21 @@ impl Session {
     }
 
     /// The document. A panic under the lock left it whole: it changes by single calls.
-    pub(crate) fn doc(&self) -> MutexGuard<'_, SessionDoc> {
+    pub(super) fn doc(&self) -> MutexGuard<'_, SessionDoc> {
         self.doc.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True if it was never used.
     pub(crate) fn is_blank(&self) -> bool {
-        let doc = self.doc();
-        !doc.is_conversation && doc.latest.is_none() && doc.is_empty()
+        self.doc().is_blank()
     }
 
-    /// Lets it live as long as the connection it belongs to.
+    /// Lets it live as long as the connection it belongs to, unless it was used before.
     pub(crate) fn keep_in_memory(&self) {
-        self.in_memory.store(true, Ordering::Relaxed);
+        let doc = self.doc();
+        if doc.is_blank() {
+            self.in_memory.store(true, Ordering::Relaxed);
+        }
     }
 
     /// From now on it is stored like all others.

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use interlingua_core::call::SessionView;
 use interlingua_core::{Fault, FaultKind, Owner, RunId};
 
 use super::document::SessionDoc;
@@ -327,12 +328,12 @@ impl SessionTable {
         Ok(())
     }
 
-    /// Reads the documents of all sessions that an owner has with an agent, one after the other.
+    /// Reads all sessions that an owner has with an agent, one after the other.
     pub(crate) async fn visit(
         &self,
         agent: &str,
         owner: &Owner,
-        mut read: impl FnMut(SessionDoc),
+        mut read: impl FnMut(SessionView),
     ) -> Result<(), Fault> {
         let prefix = SessionKey::prefix(agent, owner);
         let mut after: Option<String> = None;
@@ -341,7 +342,7 @@ impl SessionTable {
             let page = page.await.map_err(|error| store_fault(&error))?;
             for entry in &page {
                 match SessionDoc::parse(&entry.document.value) {
-                    Ok(doc) => read(doc),
+                    Ok(doc) => read(doc.view()),
                     // One damaged session must not hide all others.
                     Err(fault) => {
                         tracing::error!(session = entry.key, reason = fault.detail, "a session is left out of a list")

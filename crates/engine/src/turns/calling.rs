@@ -15,7 +15,6 @@ use super::context::{ContextBuilder, takes_history};
 use crate::agent::Agent;
 use crate::faults;
 use crate::runs::{Prepared, Turn};
-use crate::sessions::SessionDoc;
 use interlingua_upstream::pool::{
     Affinity, EndpointKey, EndpointPermit, EndpointPool, Outcome, PickRequest, Reason, SessionAffinity, Target,
 };
@@ -72,10 +71,7 @@ impl Caller<'_> {
         conversation: &mut Option<Conversation>,
         may_be_known: &mut bool,
     ) -> Result<(), Fault> {
-        let (home, was_new) = {
-            let doc = self.turn.session.doc();
-            (doc.home.clone(), is_new(&doc, prepared))
-        };
+        let (home, was_new) = self.turn.session.home_of(&prepared.upstream_id);
         let (mut tried, mut avoid, mut last) = (0, None, None::<Fault>);
         // The endpoint that gets the request again, this time with the history.
         let mut repeat_at: Option<EndpointKey> = None;
@@ -208,12 +204,6 @@ impl Caller<'_> {
         let remembers = || self.agent.upstream.capabilities().history != HistoryNeed::SentEachTime;
         if affinity != Affinity::None && remembers() { affinity } else { Affinity::None }
     }
-}
-
-/// True if no endpoint can remember the session under the id of the request.
-fn is_new(doc: &SessionDoc, prepared: &Prepared) -> bool {
-    let known = doc.upstream_id.as_ref().unwrap_or(&doc.id);
-    prepared.upstream_id != *known || (doc.home.is_none() && doc.seen == 0)
 }
 
 /// The input of [`plan`].

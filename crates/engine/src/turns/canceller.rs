@@ -222,7 +222,7 @@ impl Canceller {
         }
 
         if let Ok(session) = self.runs.session_of(&RunHandle::InMemory(run.pin())).await {
-            session.doc().waiting.withdraw(run.id());
+            session.withdraw(run.id());
             if let Err(fault) = self.runs.sessions().save(&session).await {
                 tracing::error!(run = %run.id(), "the run is canceled, but the session still lists its items as open: {fault}");
             }
@@ -242,7 +242,7 @@ impl Canceller {
         }
 
         let session = self.runs.session_of(run).await?;
-        if session.doc().waiting.withdraw(run.id()) {
+        if session.withdraw(run.id()) {
             self.runs.sessions().save(&session).await?;
         }
         if let RunHandle::InMemory(run) = run {

@@ -16,7 +16,7 @@ use crate::backoff::Backoff;
 use crate::faults;
 use crate::pending::{LinkedRuns, PendingIndex};
 use crate::runs::{ActiveRun, ConnectionCache, Handover, Prepared, Publish, RunTable, Turn, commit};
-use crate::sessions::{Basis, Entry};
+use crate::sessions::{AgentMemory, Basis, Entry, TurnNote, TurnSuccess};
 use interlingua_base::clock;
 
 /// Notes, writes and publishes what turns come to.
@@ -128,7 +128,7 @@ impl Concluder {
         let before = Box::pin(self.entries_before(turn, is_of_connection)).await;
         let open = if ended.is_withdrawn {
             // As if the agent had not been called.
-            turn.session.doc().waiting.pending_of(run.id())
+            turn.session.pending_of(run.id())
         } else if let Some(prepared) = prepared {
             note_in_session(run, turn, prepared, &ended, Note { now, is_kept, before, connector_state })
         } else {
@@ -145,17 +145,17 @@ impl Concluder {
         let continued = self.is_continued(run, turn).await;
         if let (true, RunState::Ended(end)) = (continued, state) {
             // In the session before the run waits, too: for clients of other replicas it never does.
-            turn.session.doc().handed_over.insert(run.id(), end);
+            turn.session.hand_over(run.id(), end);
             self.save_session(run, turn, &open).await;
         }
 
         let asked = open.clone();
         let (next, is_handed_over) = advance(run, Comes { to: state, continued }, open, now);
         // It was stopped meanwhile, or has its next turn here.
-        let is_kept_here = !is_handed_over && turn.session.doc().handed_over.remove(&run.id()).is_some();
+        let is_kept_here = !is_handed_over && turn.session.take_handed_over(run.id()).is_some();
         let is_withdrawn = next.is_none() && !state.is_ended() && run.view(|view| view.run().end.is_some());
         if is_withdrawn {
-            turn.session.doc().waiting.withdraw(run.id());
+            turn.session.withdraw(run.id());
         }
 
         // The runs it answered end first: a client that sees this end finds them ended.
@@ -235,61 +235,41 @@ struct Note {
 /// Notes a turn in its session. Returns the items that are open.
 fn note_in_session(run: &ActiveRun, turn: &Turn, prepared: &mut Prepared, ended: &Ended, note: Note) -> Vec<Pending> {
     let is_discarded = turn.policy.discard_if_unreached && !run.view(|view| view.info.stored);
-    let mut open = Vec::new();
-    let mut doc = turn.session.doc();
-    if !is_discarded {
-        doc.latest = Some(run.id());
-    }
-
-    let sent = prepared.taken.take().map(|taken| doc.waiting.confirm_sent(taken));
-
-    if ended.is_good() {
-        let asked = AskContext {
+    let is_good = ended.is_good();
+    let memory = match is_good {
+        true if turn.policy.record_only => AgentMemory::Unchanged,
+        true => AgentMemory::Current,
+        false if prepared.is_unknown => AgentMemory::Unchanged,
+        false => AgentMemory::Unclear,
+    };
+    let success = is_good.then(|| TurnSuccess {
+        asked: ended.asked.clone(),
+        context: AskContext {
             run: run.id(),
             now: note.now,
             terms: turn.spoken.answer_policy,
             tools: turn.spoken.request.tools.as_deref().unwrap_or_default(),
             decisions: run.agent.card.decisions,
             tool_outputs: run.agent.upstream.capabilities().tool_outputs,
-        };
-        // The agent has gone on without the answers that it was not given to an earlier turn.
-        doc.waiting.withdraw(run.id());
-        if let Some(sent) = sent {
-            doc.waiting.ask(sent, ended.asked.clone(), &asked);
-        }
-        open = doc.waiting.pending_of(run.id());
+        },
+        before: note.before,
+        is_kept: note.is_kept,
+        connector_state: note.connector_state,
+        user: prepared.request.user_id.clone(),
+    });
 
-        let branches_off = doc.is_empty() && note.before.as_ref().is_some_and(|before| !before.is_empty());
-        if let Some(before) = note.before {
-            doc.replace(before);
-        }
-        if note.is_kept {
-            doc.push(Entry::Turn { run: run.id(), turn: ended.index() });
-        }
-        if turn.policy.record_only {
-            // The agent received nothing.
-            doc.stale |= branches_off;
-        } else {
-            doc.seen = doc.next;
-            doc.stale = !note.is_kept;
-        }
-        if let Some(state) = note.connector_state {
-            doc.connector_state = state;
-            doc.connector_user.clone_from(&prepared.request.user_id);
-        }
-    } else if !prepared.is_unknown {
-        doc.stale = true;
-    }
-
-    if let Some(home) = &prepared.home {
-        // An endpoint that failed with a history it was sent may or may not remember it: it is sent again.
-        doc.home = (ended.is_good() || prepared.resent.is_none()).then(|| home.clone());
-    }
-    if prepared.upstream_id != doc.id {
-        doc.upstream_id = Some(prepared.upstream_id.clone());
-    }
-
-    open
+    turn.session.note_turn(TurnNote {
+        run: run.id(),
+        turn: ended.index(),
+        is_latest: !is_discarded,
+        taken: prepared.taken.take(),
+        memory,
+        known_entries: prepared.known_entries,
+        success,
+        home: prepared.home.clone(),
+        is_home_lost: !is_good && prepared.resent.is_some(),
+        upstream_id: &prepared.upstream_id,
+    })
 }
 
 /// What a run comes to after a turn.
@@ -348,12 +328,7 @@ fn take_back(run: RunId, turn: &Turn, index: u32, connection: Option<&Connection
     if let Some(connection) = connection {
         connection.evict(run);
     }
-    {
-        let mut doc = turn.session.doc();
-        doc.take_back(run, index);
-        doc.waiting.withdraw(run);
-        doc.stale = true;
-    }
+    turn.session.take_back(run, index);
     if let Some(mut next) = next {
         next.report_start(Err(faults::not_written()));
     }

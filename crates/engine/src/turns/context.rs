@@ -16,7 +16,9 @@ use super::transcripts::{Past, Said, Transcripts};
 use crate::agent::{Agent, History};
 use crate::faults;
 use crate::runs::{Prepared, Spoken};
-use crate::sessions::{Basis, Entry, MessageOrigin, Session, SessionDoc, SessionTable, upstream_ids};
+use crate::sessions::{
+    Admission, Basis, Entry, EntryList, MessageOrigin, Session, SessionSnapshot, SessionTable, upstream_ids,
+};
 use interlingua_base::clock;
 
 /// Prepares requests.
@@ -102,31 +104,28 @@ impl ContextBuilder {
         }
 
         let now = clock::now();
-        let doc = session.doc().clone();
+        let snapshot = session.snapshot();
         let Memory { before, upstream_id, mut connector_state, losses, begins } = match &spoken.basis {
-            Basis::Begins(history) => beginning(session, &doc, agent, history),
-            basis => self.memory(session, &doc, agent, basis).await?,
+            Basis::Begins(history) => beginning(session, &snapshot, agent, history),
+            basis => self.memory(session, &snapshot, agent, basis).await?,
         };
 
         // After everything that may fail or be canceled, so that such a request answers nothing; and in one step, so
         // that a refused one leaves no trace in the session.
         let (input, answers) = (spoken.request.input.clone(), spoken.answers.clone());
-        let outcome = session.doc().waiting.take(input, answers, spoken.answer_policy, now);
+        let begins_anew = begins.is_some();
+        let begins_with_messages = begins.as_ref().is_some_and(|entries| !entries.is_empty());
+        let Admission { outcome, asked_by, entries_end } =
+            session.admit(input, answers, spoken.answer_policy, now, begins);
         let (taken, input, answered, freed) = match outcome {
             answer::Outcome::Send { taken, input, answered, freed } => (taken, input, answered, freed),
             answer::Outcome::Wait(reason) => {
-                let run = session.doc().waiting.open().next().map(|open| open.run).or(doc.latest);
                 // Answers that were collected so far survive a restart.
                 self.sessions.save(session).await?;
-                return Ok(Outcome::Waiting(run, spoken.undecided.clone().or(reason)));
+                return Ok(Outcome::Waiting(asked_by, spoken.undecided.clone().or(reason)));
             }
             answer::Outcome::Refused(fault) => return Err(fault),
         };
-
-        let begins_with_messages = begins.as_ref().is_some_and(|entries| !entries.is_empty());
-        if let Some(entries) = begins {
-            session.doc().begin(entries);
-        }
 
         let decided = !answered.is_empty();
         let recorded = decided.then(|| input.clone());
@@ -135,15 +134,15 @@ impl ContextBuilder {
         // item.
         let beside = if decided { 0 } else { said.len().saturating_sub(spoken.request.input.len()) };
         let Composed { input, history, origins } = compose(spoken, before, input, beside, is_named(agent));
-        let request = request(session, &doc, spoken, input, &upstream_id);
-        if doc.connector_user.as_ref().is_some_and(|user| request.user_id.as_ref() != Some(user)) {
+        let request = request(session, spoken, input, &upstream_id);
+        if snapshot.connector_user.as_ref().is_some_and(|user| request.user_id.as_ref() != Some(user)) {
             // What an agent's server gave one user, such as a context, is not used for another one.
             connector_state = Json::null();
         }
 
         let prepared = Prepared {
             request,
-            names_user: spoken.request.user_id.is_some() || doc.named_user().is_some(),
+            names_user: spoken.request.user_id.is_some() || snapshot.is_user_named,
             history,
             origins,
             sent_for: None,
@@ -155,6 +154,7 @@ impl ContextBuilder {
             freed,
             taken: Some(taken),
             decided,
+            known_entries: if begins_anew { entries_end } else { snapshot.entries.end() },
             begins: begins_with_messages,
             input: recorded,
             said,
@@ -174,15 +174,16 @@ impl ContextBuilder {
         spoken: &Spoken,
         prepared: &mut Prepared,
     ) -> Result<(), Fault> {
-        let doc = session.doc().clone();
-        let past = self.past(session, &doc, agent, &spoken.basis).await?;
+        let entries = session.entries();
+        let past = self.past(&entries, agent, &spoken.basis).await?;
+        prepared.known_entries = entries.end();
         let before = Before::History(noting_cut(past, &mut prepared.losses));
 
         let upstream_id = upstream_ids::session(&session.owner, &clock::new_id().to_string(), None);
         let (said, beside) = (prepared.said.clone(), prepared.beside());
         let composed = compose(spoken, before, said, beside, is_named(agent));
         let id = prepared.request.id.take();
-        prepared.request = AgentRequest { id, ..request(session, &doc, spoken, composed.input, &upstream_id) };
+        prepared.request = AgentRequest { id, ..request(session, spoken, composed.input, &upstream_id) };
         (prepared.history, prepared.origins) = (composed.history, composed.origins);
         prepared.name_messages(&session.id);
         prepared.connector_state = Json::null();
@@ -192,9 +193,17 @@ impl ContextBuilder {
 
     /// What the agent is sent besides the input: the whole history where it does not keep it, or has kept something
     /// else.
-    async fn memory(&self, session: &Session, doc: &SessionDoc, agent: &Agent, basis: &Basis) -> Result<Memory, Fault> {
-        let is_exact = doc.is_conversation || basis.is_exact();
-        let remembers_otherwise = is_exact && (doc.stale || basis.branch(doc).is_some());
+    async fn memory(
+        &self,
+        session: &Session,
+        snapshot: &SessionSnapshot<'_>,
+        agent: &Agent,
+        basis: &Basis,
+    ) -> Result<Memory, Fault> {
+        let entries = &snapshot.entries;
+        let is_exact = snapshot.is_conversation || basis.is_exact();
+        let branches_off = basis.branch(entries.last_run).is_some();
+        let remembers_otherwise = is_exact && (snapshot.is_stale || branches_off);
         let mut losses = Losses::new();
         let sends_all = match agent.history {
             History::Gateway => true,
@@ -205,22 +214,22 @@ impl ContextBuilder {
             History::Upstream => remembers_otherwise,
         };
 
-        let mut upstream_id = doc.upstream_id.clone().unwrap_or_else(|| doc.id.clone());
-        let mut connector_state = doc.connector_state.clone();
+        let mut upstream_id = snapshot.upstream_id.clone();
+        let mut connector_state = snapshot.connector_state.clone();
         if agent.history == History::Upstream && sends_all {
             // The agent remembers something else: it gets everything, as a session it has not seen.
-            if !doc.is_empty() {
+            if !entries.is_empty() {
                 upstream_id = upstream_ids::session(&session.owner, &clock::new_id().to_string(), None);
             }
             connector_state = Json::null();
         }
 
         let before = if sends_all {
-            let past = self.past(session, doc, agent, basis).await?;
+            let past = self.past(entries, agent, basis).await?;
             Before::History(noting_cut(past, &mut losses))
         } else if is_exact {
             // What was put into the session since the agent was called last.
-            Before::Unseen(self.transcripts.unseen(session, doc).await?)
+            Before::Unseen(self.transcripts.unseen(entries).await?)
         } else {
             Before::Unseen(Vec::new())
         };
@@ -229,18 +238,18 @@ impl ContextBuilder {
     }
 
     /// What was said before, up to the end of the session or of a branch.
-    async fn past(&self, session: &Session, doc: &SessionDoc, agent: &Agent, basis: &Basis) -> Result<Past, Fault> {
+    async fn past(&self, entries: &EntryList<'_>, agent: &Agent, basis: &Basis) -> Result<Past, Fault> {
         let limit = agent.history_limit;
-        if let Some(run) = basis.branch(doc) {
+        if let Some(run) = basis.branch(entries.last_run) {
             return self.transcripts.chain(run, limit).await;
         }
         if !basis.is_resent() {
-            return self.transcripts.history(session, doc, limit).await;
+            return self.transcripts.history(entries, limit).await;
         }
 
         // A client that sends all of the conversation gets no less of it to the agent because the gateway knows it,
         // too.
-        let past = self.transcripts.history(session, doc, limit.of_chains()).await?;
+        let past = self.transcripts.history(entries, limit.of_chains()).await?;
         if !past.is_cut {
             return Ok(past);
         }
@@ -254,10 +263,10 @@ impl ContextBuilder {
 }
 
 /// What the agent is sent of a session that begins with what its client says was said before.
-fn beginning(session: &Session, doc: &SessionDoc, agent: &Agent, history: &[Message]) -> Memory {
+fn beginning(session: &Session, snapshot: &SessionSnapshot<'_>, agent: &Agent, history: &[Message]) -> Memory {
     // An agent that knows the session of this name knows another one.
     let upstream_id = if session.is_blank() {
-        doc.upstream_id.clone().unwrap_or_else(|| doc.id.clone())
+        snapshot.upstream_id.clone()
     } else {
         upstream_ids::session(&session.owner, &clock::new_id().to_string(), None)
     };
@@ -298,16 +307,15 @@ fn noting_cut(past: Past, losses: &mut Losses) -> Vec<Said> {
 }
 
 /// The request as the agent gets it.
-fn request(session: &Session, doc: &SessionDoc, spoken: &Spoken, input: Input, upstream_id: &str) -> AgentRequest {
+fn request(session: &Session, spoken: &Spoken, input: Input, upstream_id: &str) -> AgentRequest {
     let mut request = AgentRequest { input, ..spoken.request.clone() };
     request.session_id = Some(upstream_id.to_owned());
 
     // Without both ids all anonymous clients share one lock upstream
     // (docs/protocols/agent-api.md#sessions-and-background-tasks). And an agent that waits for an answer knows its
     // session by both: a client that names no user continues as the one named before.
-    let user = request.user_id.take().or_else(|| doc.user_id.clone()).unwrap_or_else(|| session.own_user());
+    let user = session.user_of_turn(request.user_id.take());
     request.user_id = Some(session.upstream_user(&user, upstream_id));
-    session.doc().user_id.get_or_insert(user);
     request
 }
 

@@ -172,7 +172,7 @@ impl FirstTurns {
             guard => guard,
         };
         // The run that asked in this session continues, also while its agent drains.
-        let continues = || guard.is_some() && session.doc().waiting.open().next().is_some();
+        let continues = || guard.is_some() && session.has_open_item();
         if self.agents.is_draining(&agent.name) && !continues() {
             return Err(faults::draining(&agent.name));
         }
@@ -205,7 +205,7 @@ impl FirstTurns {
 
     /// True if no run of a session has its turn, or waits for it: the last one lets go of it.
     fn is_ending(&self, session: &Session) -> bool {
-        let latest = session.doc().latest.and_then(|latest| self.runs.get(latest));
+        let latest = session.latest().and_then(|latest| self.runs.get(latest));
         latest.is_none_or(|run| !run.run_state().is_working())
     }
 

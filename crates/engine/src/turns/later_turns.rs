@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlingua_core::answer;
 use interlingua_core::call::{Busy, RunState, Target};
 use interlingua_core::event::Millis;
 use interlingua_core::model::{AgentRequest, Input};
@@ -229,7 +228,7 @@ impl LaterTurns {
             }
         };
         let asked = run.view(|view| !view.run().pending().is_empty());
-        if asked && turn.session.doc().waiting.pending_of(run.id()).is_empty() {
+        if asked && turn.session.pending_of(run.id()).is_empty() {
             let (linker, active) = (Arc::clone(&self.linker), Arc::clone(run));
             complete(async move {
                 linker.end_unlinked(&active).await;
@@ -341,7 +340,7 @@ fn check_continuable(run: &ActiveRun) -> Result<(), Fault> {
 /// Records the start of a turn of a run that waits.
 fn start_turn(state: &mut State, mut turn: Turn, now: Millis) -> Turn {
     // Another replica may have handed it over instead of ending it.
-    let handed_over = turn.session.doc().handed_over.remove(&state.record.run().id);
+    let handed_over = turn.session.take_handed_over(state.record.run().id);
     turn.resumes = Some(handed_over.map_or(state.about.state, RunState::Ended));
     state.cancel_reason = None;
     state.record.set_time(now);
@@ -359,12 +358,7 @@ fn check_queueable(session: &Session, spoken: &Spoken, busy: Option<Busy>, now: 
     }
 
     // The turn under way asks nothing yet: an answer can only be one that was given before.
-    let (input, answers) = (spoken.request.input.clone(), spoken.answers.clone());
-    let mut waiting = session.doc().waiting.clone();
-    match waiting.take(input, answers, spoken.answer_policy, now) {
-        answer::Outcome::Refused(fault) => Err(fault),
-        _ => Ok(()),
-    }
+    session.check_answers(spoken.request.input.clone(), spoken.answers.clone(), spoken.answer_policy, now)
 }
 
 /// Records input to a run that waits for something else first: it does not reach the agent, but the client sent it.

@@ -38,7 +38,7 @@ impl SessionChoice {
 
     /// A run that follows the latest run of the session.
     fn after_latest(session: Arc<Session>) -> Self {
-        let previous = session.doc().latest;
+        let previous = session.latest();
         Self::new(session, previous)
     }
 }
@@ -82,7 +82,7 @@ impl SessionChooser {
             }
             Thread::Session(id) => {
                 let session = self.named(&id, spoken, context).await?;
-                if context.ends_with_connection && session.is_blank() {
+                if context.ends_with_connection {
                     session.keep_in_memory();
                 }
                 Ok(SessionChoice::after_latest(session))
@@ -132,7 +132,7 @@ impl SessionChooser {
         if let Some(named) = named {
             let guard = self.sessions.try_first_turn(named).await?;
             // Never overwrite a session that was created by a call about sessions.
-            let begins_again = otherwise == Otherwise::BeginAgain && !named.doc().is_conversation;
+            let begins_again = otherwise == Otherwise::BeginAgain && !named.is_conversation();
             if guard.is_some() || begins_again {
                 return Ok(SessionChoice { guard, ..SessionChoice::new(Arc::clone(named), None) });
             }
@@ -192,8 +192,8 @@ impl SessionChooser {
         };
 
         // If that run has not ended, the new run joins its session and waits in the queue.
-        let is_newest = !previous.is_over || session.doc().ends_with(run);
-        let is_separate = would_be_missing && session.doc().waiting.open().next().is_none();
+        let is_newest = !previous.is_over || session.last_run() == Some(run);
+        let is_separate = would_be_missing && !session.has_open_item();
         let joins = is_newest && !is_separate;
         let session = if joins { session } else { self.create(context) };
         Ok(SessionChoice::new(session, Some(run)))

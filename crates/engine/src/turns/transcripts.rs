@@ -12,7 +12,7 @@ use interlingua_core::{End, Fault, Run, RunId};
 
 use crate::agent::HistoryLimit;
 use crate::runs::RunTable;
-use crate::sessions::{Entry, MessageOrigin, Session, SessionDoc, SessionEntries, sizes, windows};
+use crate::sessions::{Entry, EntryList, MessageOrigin, Session, SessionEntries, sizes};
 
 /// The maximum number of turns that a branch copies from the session that it branches off.
 const MAX_CHAIN_TURNS: usize = 1000;
@@ -75,15 +75,10 @@ impl Transcripts {
     }
 
     /// The latest messages of a session, within a limit.
-    pub(crate) async fn history(
-        &self,
-        session: &Session,
-        doc: &SessionDoc,
-        limit: HistoryLimit,
-    ) -> Result<Past, Fault> {
+    pub(crate) async fn history(&self, list: &EntryList<'_>, limit: HistoryLimit) -> Result<Past, Fault> {
         let mut budget = HistoryBudget::new(limit);
-        for indices in windows(doc, true) {
-            for (_, entry) in self.entries().read(session, doc, indices).await?.into_iter().rev() {
+        for indices in list.windows(true) {
+            for (_, entry) in self.entries().read(list, indices).await?.into_iter().rev() {
                 let Some(messages) = self.messages_of(&entry).await? else { continue };
                 if !budget.add(messages) {
                     return Ok(budget.finish(true));
@@ -91,7 +86,7 @@ impl Transcripts {
             }
         }
 
-        Ok(budget.finish(doc.is_cut))
+        Ok(budget.finish(list.is_cut))
     }
 
     /// The messages of a run and of its predecessors, within a limit.
@@ -151,11 +146,12 @@ impl Transcripts {
     async fn initial_entries(&self, run: RunId) -> Result<Vec<Entry>, Fault> {
         let Some(handle) = self.runs.find(run).await? else { return Ok(Vec::new()) };
         let session = self.runs.session_of(&handle).await?;
-        let doc = session.doc().clone();
+        let latest = session.latest();
+        let list = session.entries();
 
         let mut messages = Vec::new();
-        for indices in windows(&doc, false) {
-            for (_, entry) in self.entries().read(&session, &doc, indices).await? {
+        for indices in list.windows(false) {
+            for (_, entry) in self.entries().read(&list, indices).await? {
                 if matches!(entry, Entry::Turn { .. }) {
                     return Ok(if entry.is_turn_of(run) { messages } else { Vec::new() });
                 }
@@ -164,14 +160,13 @@ impl Transcripts {
         }
 
         // The run is no entry, because it has not ended, or not successfully.
-        Ok(if doc.latest == Some(run) { messages } else { Vec::new() })
+        Ok(if latest == Some(run) { messages } else { Vec::new() })
     }
 
     /// The messages that the agent has not received: added by clients, or from turns in which it was not called.
-    pub(super) async fn unseen(&self, session: &Session, doc: &SessionDoc) -> Result<Vec<Said>, Fault> {
-        let indices = doc.seen.clamp(doc.first.min(doc.next), doc.next)..doc.next;
+    pub(super) async fn unseen(&self, list: &EntryList<'_>) -> Result<Vec<Said>, Fault> {
         let mut unseen = Vec::new();
-        for (_, entry) in self.entries().read(session, doc, indices).await? {
+        for (_, entry) in self.entries().read(list, list.unseen()).await? {
             unseen.extend(self.messages_of(&entry).await?.unwrap_or_default());
         }
         Ok(unseen)
@@ -199,7 +194,7 @@ impl Transcripts {
         stored: bool,
         connection: bool,
     ) -> Option<Vec<Entry>> {
-        let is_empty = session.doc().is_empty();
+        let is_empty = session.is_empty();
         let known = if stored && connection { self.entries().read_all(session).await } else { Ok(Vec::new()) };
         let known = known.inspect_err(log_unreadable).unwrap_or_default();
         let has_unstored = known.iter().any(|entry| self.is_unstored(entry));
@@ -246,17 +241,17 @@ impl Transcripts {
             return Ok(Vec::new());
         }
 
-        let doc = session.doc().clone();
+        let list = session.entries();
         let mut parts: Vec<Vec<SessionItem>> = Vec::new();
         let mut count = 0;
-        'windows: for indices in windows(&doc, newest) {
-            let mut entries = self.entries().read(session, &doc, indices).await?;
+        'windows: for indices in list.windows(newest) {
+            let mut entries = self.entries().read(&list, indices).await?;
             if newest {
                 entries.reverse();
             }
             for (_, entry) in entries {
                 let mut items = self.items_of(&entry).await?;
-                items.retain(|item| !doc.removed.contains(&item.id));
+                items.retain(|item| !session.is_removed(&item.id));
                 count += items.len();
                 parts.push(items);
                 if count >= least {
@@ -293,26 +288,19 @@ impl Transcripts {
 
     /// Removes an item from a session. False: it has no item of that id.
     pub(crate) async fn remove_item(&self, session: &Session, item: &str) -> Result<bool, Fault> {
-        let doc = session.doc().clone();
-        if doc.removed.contains(item) {
-            return Ok(false);
-        }
-
-        for indices in windows(&doc, true) {
-            for (index, entry) in self.entries().read(session, &doc, indices).await? {
+        let list = session.entries();
+        for indices in list.windows(true) {
+            for (index, entry) in self.entries().read(&list, indices).await? {
                 match &entry {
                     Entry::Message { id, .. } if id == item => {
-                        self.entries().delete(session, index).await?;
-                        session.doc().remove_message(index, entry.bytes());
-                        return Ok(true);
+                        return self.entries().remove(session, index, &entry).await;
                     }
                     // The ids of the items of a turn contain the id of its run.
                     Entry::Turn { run, .. }
                         if item.contains(&run.0.simple().to_string())
                             && self.items_of(&entry).await?.iter().any(|known| known.id == item) =>
                     {
-                        session.doc().remove_turn_item(item);
-                        return Ok(true);
+                        return Ok(session.remove_turn_item(item));
                     }
                     _ => {}
                 }

@@ -291,7 +291,7 @@ impl<'a> TurnDriver<'a> {
                 if fault.kind != FaultKind::Canceled
                     && let Some(taken) = prepared.taken.take()
                 {
-                    self.turn.session.doc().waiting.reopen(taken);
+                    self.turn.session.reopen(taken);
                     self.linked.wait_again(&prepared.freed, &self.turn.session).await;
                 }
                 self.end_unreached(fault);

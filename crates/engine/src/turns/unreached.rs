@@ -45,8 +45,5 @@ pub(super) fn discard(run: &ActiveRun, session: &Session) {
         state.about.stored = false;
         state.about.previous
     });
-    let mut doc = session.doc();
-    if doc.latest == Some(run.id()) {
-        doc.latest = previous;
-    }
+    session.forget_run(run.id(), previous);
 }

@@ -1,0 +1,85 @@
+//! A session as a resource: its state as its owner sees it, and the changes of its owner.
+//!
+//! Not here: serving such calls ([`crate::operator`]), and the states of runs.
+
+use interlingua_core::call::SessionView;
+use interlingua_core::model::Message;
+use interlingua_core::{Extra, Fault, RunId};
+
+use super::session::Session;
+
+impl Session {
+    /// Its state, without items and without the state of its latest run.
+    pub(crate) fn view(&self) -> SessionView {
+        self.doc().view()
+    }
+
+    /// Adds messages: all of them, or none if there is no room.
+    pub(crate) fn append(&self, messages: &[Message]) -> Result<(), Fault> {
+        self.doc().append(messages)
+    }
+
+    /// Makes it a resource of its own, a conversation. Nothing changes if there is no room for the messages.
+    pub(crate) fn begin_conversation(&self, messages: &[Message], labels: &Extra) -> Result<(), Fault> {
+        let mut doc = self.doc();
+        doc.append(messages)?;
+        doc.is_conversation = true;
+        doc.set_labels(labels);
+        Ok(())
+    }
+
+    /// Sets labels. Others stay as they are.
+    pub(crate) fn set_labels(&self, labels: &Extra) {
+        self.doc().set_labels(labels);
+    }
+
+    pub(crate) fn is_conversation(&self) -> bool {
+        self.doc().is_conversation
+    }
+
+    /// True if it never had an entry.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.doc().is_empty()
+    }
+
+    /// The latest run, also if no entry names it.
+    pub(crate) fn latest(&self) -> Option<RunId> {
+        self.doc().latest
+    }
+
+    /// The run of the last entry, if that is a turn.
+    pub(crate) fn last_run(&self) -> Option<RunId> {
+        self.doc().last
+    }
+
+    /// False if clients named another user for it than this one.
+    pub(crate) fn is_of_user(&self, user: Option<&str>) -> bool {
+        let doc = self.doc();
+        doc.named_user().zip(user).is_none_or(|(known, user)| known == user)
+    }
+
+    /// True if the item of a turn was removed.
+    pub(crate) fn is_removed(&self, item: &str) -> bool {
+        self.doc().removed.contains(item)
+    }
+
+    /// Hides an item of a turn. False: it was removed before.
+    pub(crate) fn remove_turn_item(&self, item: &str) -> bool {
+        let mut doc = self.doc();
+        let is_new = doc.removed.insert(item.to_owned());
+        doc.stale |= is_new;
+        is_new
+    }
+
+    /// Removes an entry that holds a message of so many bytes. `was_stored`: it was deleted from the store just now.
+    /// False: another call has removed it.
+    pub(super) fn remove_message(&self, index: u64, bytes: u64, was_stored: bool) -> bool {
+        let mut doc = self.doc();
+        let was_there = doc.unsaved.remove(&index).is_some() || was_stored;
+        if was_there {
+            doc.bytes = doc.bytes.saturating_sub(bytes);
+            doc.stale |= index < doc.seen;
+        }
+        was_there
+    }
+}

@@ -1,0 +1,224 @@
+//! The turns of a session: the state that a turn starts from, and the notes of its result.
+//!
+//! Not here: pending items before a turn is sent ([`super::decisions`]), and the right to take a turn
+//! ([`super::session`]).
+
+use interlingua_core::answer::{AskContext, TakenAnswers};
+use interlingua_core::pending::Pending;
+use interlingua_core::{Json, RunId};
+
+use super::entries::EntryList;
+use super::entry::Entry;
+use super::session::Session;
+use interlingua_upstream::pool::EndpointKey;
+
+/// The state of a session that a turn starts from, at one moment.
+pub(crate) struct SessionSnapshot<'a> {
+    pub(crate) entries: EntryList<'a>,
+    pub(crate) is_conversation: bool,
+    /// True if the agent remembers something else than the entries.
+    pub(crate) is_stale: bool,
+    /// The session's id as the agent knows it.
+    pub(crate) upstream_id: String,
+    /// The endpoint that remembers the session. `None`: none does, or it is not known which.
+    pub(crate) home: Option<EndpointKey>,
+    /// The user, as a client named it or as the session was given it.
+    pub(crate) user: Option<String>,
+    /// True if a client named the user.
+    pub(crate) is_user_named: bool,
+    pub(crate) connector_state: Json,
+    /// The user of the turn that left the connector state, as the agent knows them.
+    pub(crate) connector_user: Option<String>,
+}
+
+/// The memory of the agent after a turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AgentMemory {
+    /// As before: the agent received nothing.
+    Unchanged,
+    /// All entries, with the turn.
+    Current,
+    /// Unknown: the turn may be part of it.
+    Unclear,
+}
+
+/// The result of a turn, for its session.
+pub(crate) struct TurnNote<'a> {
+    pub(crate) run: RunId,
+    /// The turn's index in the run.
+    pub(crate) turn: u32,
+    /// True if the run is the session's latest one from now on.
+    pub(crate) is_latest: bool,
+    /// The answers that the turn gave.
+    pub(crate) taken: Option<TakenAnswers>,
+    pub(crate) memory: AgentMemory,
+    /// The index after the last entry that the turn was prepared from.
+    pub(crate) known_entries: u64,
+    /// The entries and questions of the turn. `None`: it failed or was canceled.
+    pub(crate) success: Option<TurnSuccess<'a>>,
+    /// The endpoint that received the turn. `None`: none did.
+    pub(crate) home: Option<EndpointKey>,
+    /// True if that endpoint may not remember the session: it failed with the history that it was sent.
+    pub(crate) is_home_lost: bool,
+    pub(crate) upstream_id: &'a str,
+}
+
+/// The part of a [`TurnNote`] that only a turn without failure has.
+pub(crate) struct TurnSuccess<'a> {
+    /// The pending items that the turn ended with.
+    pub(crate) asked: Vec<Pending>,
+    pub(crate) context: AskContext<'a>,
+    /// All entries before the turn, if the session has others.
+    pub(crate) before: Option<Vec<Entry>>,
+    /// True if the run can be found later, in the store or over its connection.
+    pub(crate) is_kept: bool,
+    /// The connector's state for the next turn. `None`: as before.
+    pub(crate) connector_state: Option<Json>,
+    /// The user of the request, as the agent knows them.
+    pub(crate) user: Option<String>,
+}
+
+impl Session {
+    pub(crate) fn snapshot(&self) -> SessionSnapshot<'_> {
+        let doc = self.doc();
+        SessionSnapshot {
+            entries: EntryList::new(self, &doc),
+            is_conversation: doc.is_conversation,
+            is_stale: doc.stale,
+            upstream_id: doc.known_id().to_owned(),
+            home: doc.home.clone(),
+            user: doc.user_id.clone(),
+            is_user_named: doc.named_user().is_some(),
+            connector_state: doc.connector_state.clone(),
+            connector_user: doc.connector_user.clone(),
+        }
+    }
+
+    /// The endpoint that remembers the session, if that is known. Also returns true if no endpoint remembers it by this
+    /// id.
+    pub(crate) fn home_of(&self, upstream_id: &str) -> (Option<EndpointKey>, bool) {
+        let doc = self.doc();
+        let is_new = upstream_id != doc.known_id() || (doc.home.is_none() && doc.seen == 0);
+        (doc.home.clone(), is_new)
+    }
+
+    /// The user of a turn: the one that its client names, otherwise the session's. The first one stays the session's.
+    pub(crate) fn user_of_turn(&self, named: Option<String>) -> String {
+        let mut doc = self.doc();
+        let user = named.or_else(|| doc.user_id.clone()).unwrap_or_else(|| self.own_user());
+        doc.user_id.get_or_insert_with(|| user.clone());
+        user
+    }
+
+    /// Notes the result of a turn. Returns the items of its run that are open.
+    pub(crate) fn note_turn(&self, note: TurnNote<'_>) -> Vec<Pending> {
+        let TurnNote { run, memory, .. } = note;
+        let mut doc = self.doc();
+        if note.is_latest {
+            doc.latest = Some(run);
+        }
+        let sent = note.taken.map(|taken| doc.waiting.confirm_sent(taken));
+        let mut open = Vec::new();
+        if let Some(TurnSuccess { asked, context, before, is_kept, connector_state, user }) = note.success {
+            // The agent has gone on without the answers that it was not given to an earlier turn.
+            doc.waiting.withdraw(run);
+            if let Some(sent) = sent {
+                doc.waiting.ask(sent, asked, &context);
+            }
+            open = doc.waiting.pending_of(run);
+
+            let branches_off = doc.is_empty() && before.as_ref().is_some_and(|before| !before.is_empty());
+            // Other requests may have put messages there during the turn, which the agent was not sent.
+            let is_behind = doc.next != note.known_entries;
+            if let Some(before) = before {
+                doc.replace(before);
+            }
+            if is_kept {
+                doc.push(Entry::Turn { run, turn: note.turn });
+            }
+            if memory == AgentMemory::Current {
+                doc.seen = doc.next;
+                doc.stale = !is_kept || is_behind;
+            } else {
+                doc.stale |= branches_off;
+            }
+            if let Some(state) = connector_state {
+                (doc.connector_state, doc.connector_user) = (state, user);
+            }
+        }
+        doc.stale |= memory == AgentMemory::Unclear;
+        if note.home.is_some() {
+            doc.home = note.home.filter(|_| !note.is_home_lost);
+        }
+        if note.upstream_id != self.id {
+            doc.upstream_id = Some(note.upstream_id.to_owned());
+        }
+        open
+    }
+
+    /// Removes the entry of a turn that could not be written. The next entry takes its index.
+    pub(crate) fn take_back(&self, run: RunId, turn: u32) {
+        let mut doc = self.doc();
+        doc.take_back(run, turn);
+        doc.waiting.withdraw(run);
+        doc.stale = true;
+    }
+
+    /// Makes the previous run the latest one again: this one is discarded.
+    pub(crate) fn forget_run(&self, run: RunId, previous: Option<RunId>) {
+        let mut doc = self.doc();
+        if doc.latest == Some(run) {
+            doc.latest = previous;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use interlingua_core::Owner;
+    use interlingua_core::model::Message;
+
+    use super::*;
+    use crate::sessions::document::SessionDoc;
+    use crate::sessions::session::SessionKey;
+
+    fn note(known_entries: u64) -> TurnNote<'static> {
+        let run = RunId(uuid::Uuid::from_u128(7));
+        let context = AskContext {
+            run,
+            now: 0,
+            terms: interlingua_core::answer::AnswerPolicy::default(),
+            tools: &[],
+            decisions: &[],
+            tool_outputs: interlingua_core::capability::ToolOutputs::Together,
+        };
+        let success =
+            TurnSuccess { asked: Vec::new(), context, before: None, is_kept: true, connector_state: None, user: None };
+        TurnNote {
+            run,
+            turn: 0,
+            is_latest: true,
+            taken: None,
+            memory: AgentMemory::Current,
+            known_entries,
+            success: Some(success),
+            home: None,
+            is_home_lost: false,
+            upstream_id: "s",
+        }
+    }
+
+    #[test]
+    fn an_agent_is_sent_messages_again_that_were_added_during_a_turn() {
+        let owner = Owner::from_key("ann");
+        let session =
+            Session::new(SessionKey::new("friday", &owner, "s"), &owner, SessionDoc::new("s", "friday", &owner, None));
+        session.append(&[Message::user("before")]).expect("room");
+        session.note_turn(note(1));
+        assert!(!session.snapshot().is_stale, "the agent was sent the message with the turn");
+
+        session.append(&[Message::user("during the next turn")]).expect("room");
+        session.note_turn(note(2));
+        assert!(session.snapshot().is_stale);
+    }
+}
