@@ -9,6 +9,7 @@ use interlingua_core::{
     Answer, AnswerBody, Call, ClientCapabilities, End, Endpoint, Event, Exchange, Fault, Flow, Head, Mount, Mounted,
     Next, Out, ProtocolAdapter, Reply, Request, RunCall, RunId, RunPolicy, RunView, Step, Target, Thread,
 };
+use interlingua_core::{capability::AskKinds, pending::Decision};
 
 /// The protocol adapter. A binary serves it with `Gateway::builtin().serve::<Plain>()`.
 pub struct Plain;
@@ -39,7 +40,9 @@ impl ProtocolAdapter for Plain {
 
     fn capabilities(options: &Options) -> ClientCapabilities {
         let mut capabilities = ClientCapabilities::default();
-        capabilities.reasoning = options.thoughts;
+        // A client answers every kind of item with words, and words can accept or reject.
+        (capabilities.reasoning, capabilities.asks) = (options.thoughts, AskKinds::ALL);
+        capabilities.decisions = &[Decision::Accept, Decision::Reject];
         capabilities
     }
 }
@@ -101,7 +104,6 @@ impl Exchange for PlainExchange {
 
     fn encode(&mut self, step: Step<'_>, out: &mut Out) -> Flow {
         let mut sequencer = std::mem::take(&mut self.sequencer);
-        // One step may release others that were held back.
         sequencer.push(step, |step| self.write(step, out));
         self.sequencer = sequencer;
         if matches!(step.event, Event::RunFinished { .. }) { Flow::Close } else { Flow::More }
@@ -161,8 +163,7 @@ impl PlainExchange {
         let prefix = match message.announced {
             MessageType::Message => "",
             MessageType::Reasoning if self.options.thoughts => "(thinking) ",
-            // This protocol shows no other messages, such as tool calls.
-            _ => return,
+            _ => return, // Tool calls and the like are not shown.
         };
         let added = self.sent.extend(&step, slot);
         let is_text = matches!(slot.kind, ContentType::Text | ContentType::Refusal);
@@ -187,7 +188,6 @@ impl PlainExchange {
         out.write_raw(text.as_bytes());
     }
 
-    /// Writes a line in brackets.
     fn remark(&mut self, text: &str, out: &mut Out) {
         out.write_raw(format!("{}[{text}]\n", self.gap).as_bytes());
         (self.in_paragraph, self.gap) = (false, "\n");
