@@ -9,7 +9,7 @@ use interlingua_core::model::Message;
 use interlingua_core::{Extra, Fault, FaultKind, RunId};
 
 use crate::runs::{RunTable, Scope};
-use crate::sessions::{PageSelection, Session, SessionTable};
+use crate::sessions::{PageSelection, Session};
 use crate::turns::{Canceller, Transcripts};
 
 /// The number of times that a list is read again because sessions in it got new runs meanwhile.
@@ -25,10 +25,6 @@ pub(crate) struct SessionCalls {
 impl SessionCalls {
     pub(crate) const fn new(runs: Arc<RunTable>, transcripts: Arc<Transcripts>, canceller: Arc<Canceller>) -> Self {
         Self { runs, transcripts, canceller }
-    }
-
-    fn sessions(&self) -> &SessionTable {
-        self.runs.sessions()
     }
 
     /// Serves a call about one session. `None`: the session was deleted.
@@ -62,7 +58,7 @@ impl SessionCalls {
             SessionCall::Delete { session } => {
                 let session = self.find(&session, scope).await?;
                 self.canceller.cancel_all(&session, scope).await?;
-                self.sessions().delete(&session).await?;
+                self.runs.sessions().delete(&session).await?;
                 return Ok(None);
             }
         };
@@ -82,7 +78,7 @@ impl SessionCalls {
             return Err(Fault::new(FaultKind::NoSuchAgent, format!("no agent is called '{agent}'")));
         }
 
-        let session = self.sessions().get_or_create(agent, &scope.owner, id).await?;
+        let session = self.runs.sessions().get_or_create(agent, &scope.owner, id).await?;
         session.begin_conversation(items, labels)?;
         self.save_and_view(&session, 0).await
     }
@@ -115,14 +111,14 @@ impl SessionCalls {
         let mut selection = PageSelection::new(filter);
         let is_selected = |agent: &str| filter.agent.as_ref().is_none_or(|only| only == agent);
         for card in scope.agents.iter().filter(|card| is_selected(&card.name)) {
-            self.sessions().visit(&card.name, &scope.owner, |session| selection.add(session)).await?;
+            self.runs.sessions().visit(&card.name, &scope.owner, |session| selection.add(session)).await?;
         }
         Ok(selection.finish())
     }
 
     async fn find(&self, id: &str, scope: &Scope) -> Result<Arc<Session>, Fault> {
         for card in scope.agents.iter() {
-            if let Some(session) = self.sessions().find(&card.name, &scope.owner, id).await? {
+            if let Some(session) = self.runs.sessions().find(&card.name, &scope.owner, id).await? {
                 return Ok(session);
             }
         }
@@ -131,7 +127,7 @@ impl SessionCalls {
 
     /// Saves a session and returns it with at least `least` of its latest items, if it has that many.
     async fn save_and_view(&self, session: &Arc<Session>, least: usize) -> Result<SessionView, Fault> {
-        self.sessions().save(session).await?;
+        self.runs.sessions().save(session).await?;
         self.view(session, true, least).await
     }
 

@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt as _;
 use interlingua_core::journal::{self, JournalError};
+use interlingua_core::pending::Pending;
 use interlingua_core::{End, Fault, Owner, Record, Run, RunId};
 use tokio::task::AbortHandle;
 
 use super::active_run::{ActiveRun, PinnedRun, Publish, State};
-use crate::sessions::{SessionTable, WaitReason};
+use crate::sessions::SessionTable;
 use interlingua_store::{RunUpdate, Store};
 
 /// All runs that are followed here and may be driven elsewhere.
@@ -127,15 +128,15 @@ impl RunsElsewhere {
     async fn take_over(&self, run: &ActiveRun, update: RunUpdate) -> Result<(), JournalError> {
         let waits = update.info.as_ref().is_some_and(|info| info.state.is_waiting());
         // What the run asks is in its session before it waits.
-        let reason = if waits { self.wait_reason(run).await } else { Ok(WaitReason::default()) };
+        let reason = if waits { self.wait_reason(run).await } else { Ok(<_>::default()) };
         let reason = reason.unwrap_or_else(|fault| {
             tracing::warn!(run = %run.id(), "cannot read the pending items of a run that another gateway executes: {fault}");
-            WaitReason::default()
+            <_>::default()
         });
         run.update(Publish::Forced, |state| state.take_over(update, reason))
     }
 
-    async fn wait_reason(&self, run: &ActiveRun) -> Result<WaitReason, Fault> {
+    async fn wait_reason(&self, run: &ActiveRun) -> Result<(Vec<Pending>, bool), Fault> {
         let (agent, owner, session, user) = run.view(|view| {
             let (run, info) = (view.run(), view.info);
             let owner = Owner::from_key(&info.owner);
@@ -148,7 +149,7 @@ impl RunsElsewhere {
 
 impl State {
     /// Appends what another replica wrote.
-    fn take_over(&mut self, update: RunUpdate, reason: WaitReason) -> Result<(), JournalError> {
+    fn take_over(&mut self, update: RunUpdate, reason: (Vec<Pending>, bool)) -> Result<(), JournalError> {
         if !update.lines.is_empty() {
             let unread = Record::new(Run::new(self.record.run().id, "", "", 0));
             let record = std::mem::replace(&mut self.record, unread);
@@ -156,7 +157,7 @@ impl State {
         }
         if let Some(info) = update.info {
             self.about = *info;
-            (self.pending, self.is_handed_over) = (reason.pending, reason.is_handed_over);
+            (self.pending, self.is_handed_over) = reason;
         }
         Ok(())
     }

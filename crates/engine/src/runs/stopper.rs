@@ -16,7 +16,6 @@ use super::active_run::ActiveRun;
 use super::handle::RunHandle;
 use super::table::RunTable;
 use crate::agent::Agent;
-use crate::sessions::SessionSnapshot;
 use interlingua_upstream::pool::{PickRequest, Target};
 use interlingua_upstream::{SendOptions, StopOutcome};
 
@@ -49,9 +48,10 @@ async fn send_stop(runs: &Arc<RunTable>, run: &Arc<ActiveRun>) -> Result<(), Fau
     // Some agents stop everything in a session, so acquire its turn: the next turn must not be running.
     let Some(_turn) = runs.sessions().try_turn(&session, None).await? else { return Ok(()) };
 
-    let SessionSnapshot { upstream_id, user, home, connector_state, .. } = session.snapshot();
+    let known = session.snapshot();
+    let upstream_id = known.upstream_id;
     let mut request = run.view(|view| view.info.request.clone());
-    let user = request.user_id.take().or(user).unwrap_or_else(|| session.own_user());
+    let user = request.user_id.take().or(known.user).unwrap_or_else(|| session.own_user());
     let request = AgentRequest {
         id: Some(format!("response_{}", run.id())),
         user_id: Some(session.upstream_user(&user, &upstream_id)),
@@ -62,12 +62,12 @@ async fn send_stop(runs: &Arc<RunTable>, run: &Arc<ActiveRun>) -> Result<(), Fau
     let agent = &run.agent;
     let seat = match agent.upstream.pool() {
         Some(pool) => {
-            let target = home.as_ref().map_or(Target::Session(&upstream_id), Target::Only);
+            let target = known.home.as_ref().map_or(Target::Session(&upstream_id), Target::Only);
             Some(pool.seat(PickRequest { target, avoid: None }).await?)
         }
         None => None,
     };
-    let turn = TurnRequest::new(&request, &connector_state, &[]).with_agent(&agent.name);
+    let turn = TurnRequest::new(&request, &known.connector_state, &[]).with_agent(&agent.name);
     let conversation = agent.upstream.start(&turn, SendOptions { seat, ..SendOptions::default() })?;
     if let Some(stopping) = conversation.stop() {
         note_stop(run.id(), agent, stopping.await);

@@ -13,7 +13,7 @@ use interlingua_core::model::Message;
 use interlingua_core::{End, Extra, Fault, FaultKind, Json, Owner, RunId};
 use serde::{Deserialize, Serialize};
 
-use super::entry::Entry;
+use super::entry::{Entry, EntryList, unreadable};
 use super::{unknown_fields, upstream_ids};
 use interlingua_base::clock;
 use interlingua_upstream::pool::EndpointKey;
@@ -221,6 +221,16 @@ impl SessionDoc {
         !self.is_conversation && self.latest.is_none() && self.is_empty()
     }
 
+    pub(super) fn entries(&self) -> EntryList {
+        EntryList {
+            indices: self.first..self.next,
+            seen: self.seen,
+            unsaved: self.unsaved.clone(),
+            last_run: self.last,
+            is_cut: self.is_cut,
+        }
+    }
+
     /// True if no turn of it has ended well, and nothing was put into it: it can begin with something else.
     pub(super) fn has_no_turn(&self) -> bool {
         !self.is_conversation && (self.is_empty() || self.next == self.begun) && self.waiting.open().next().is_none()
@@ -340,11 +350,6 @@ mod ends {
 #[allow(clippy::trivially_copy_pass_by_ref)]
 const fn is_false(value: &bool) -> bool {
     !*value
-}
-
-/// A stored session or entry that is not what it should be.
-pub(super) fn unreadable(error: serde_json::Error) -> Fault {
-    Fault::new(FaultKind::Internal, "the stored session cannot be read").with_detail(error)
 }
 
 #[cfg(test)]

@@ -11,78 +11,13 @@ use std::sync::Arc;
 
 use interlingua_core::{Fault, RunId};
 
-use super::document::{SessionDoc, unreadable};
-use super::entry::Entry;
+use super::entry::{Entry, EntryList, WINDOW, unreadable};
 use super::session::Session;
 use crate::faults::store_fault;
 use interlingua_store::{DocumentWrite, Expect, Store, part_key};
 
 /// The collection of the store.
 const COLLECTION: &str = "entries";
-/// The number of entries that are read at once. Small, because clients can add large messages.
-const WINDOW: u64 = 16;
-
-/// The entries of a session at one moment.
-pub(crate) struct EntryList<'a> {
-    session: &'a Session,
-    indices: Range<u64>,
-    /// The agent has received all entries before this index.
-    seen: u64,
-    unsaved: BTreeMap<u64, Entry>,
-    /// The run of the last entry, if that is a turn.
-    pub(crate) last_run: Option<RunId>,
-    /// True if the client said more before the first entry than is stored.
-    pub(crate) is_cut: bool,
-}
-
-impl<'a> EntryList<'a> {
-    pub(super) fn new(session: &'a Session, doc: &SessionDoc) -> Self {
-        Self {
-            session,
-            indices: doc.first..doc.next,
-            seen: doc.seen,
-            unsaved: doc.unsaved.clone(),
-            last_run: doc.last,
-            is_cut: doc.is_cut,
-        }
-    }
-
-    /// True if the session never had an entry.
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.indices.start == self.indices.end
-    }
-
-    /// The index after the last entry.
-    pub(crate) const fn end(&self) -> u64 {
-        self.indices.end
-    }
-
-    /// The indices of the entries that the agent has not received.
-    pub(crate) fn unseen(&self) -> Range<u64> {
-        let Range { start, end } = self.indices;
-        self.seen.clamp(start.min(end), end)..end
-    }
-
-    /// The indices of all entries in ranges of at most [`WINDOW`].
-    pub(crate) fn windows(&self, newest_first: bool) -> impl Iterator<Item = Range<u64>> + use<> {
-        let Range { start: first, end: next } = self.indices;
-        (0..next.saturating_sub(first).div_ceil(WINDOW)).map(move |window| {
-            if newest_first {
-                let end = next - window * WINDOW;
-                end.saturating_sub(WINDOW).max(first)..end
-            } else {
-                let start = first + window * WINDOW;
-                start..next.min(start + WINDOW)
-            }
-        })
-    }
-}
-
-impl Session {
-    pub(crate) fn entries(&self) -> EntryList<'_> {
-        EntryList::new(self, &self.doc())
-    }
-}
 
 pub(crate) struct SessionEntries {
     store: Arc<dyn Store>,
@@ -94,7 +29,11 @@ impl SessionEntries {
     }
 
     /// The writes of unsaved entries and the deletions of replaced ones.
-    pub(super) fn writes(session: &Session, doc: &SessionDoc) -> Vec<DocumentWrite> {
+    pub(super) fn writes(
+        session: &Session,
+        unsaved: &BTreeMap<u64, Entry>,
+        replaced: Range<u64>,
+    ) -> Vec<DocumentWrite> {
         let write = |index: u64, value: Option<Vec<u8>>| DocumentWrite {
             collection: COLLECTION,
             key: part_key(session.key().as_str(), index),
@@ -102,14 +41,19 @@ impl SessionEntries {
             expect: Expect::Any,
         };
         let unsaved =
-            doc.unsaved.iter().map(|(index, entry)| write(*index, Some(serde_json::to_vec(entry).unwrap_or_default())));
-        unsaved.chain(doc.replaced.clone().map(|index| write(index, None))).collect()
+            unsaved.iter().map(|(index, entry)| write(*index, Some(serde_json::to_vec(entry).unwrap_or_default())));
+        unsaved.chain(replaced.map(|index| write(index, None))).collect()
     }
 
     /// The entries in a range of indices, saved or not. Removed entries are missing.
-    pub(crate) async fn read(&self, list: &EntryList<'_>, indices: Range<u64>) -> Result<Vec<(u64, Entry)>, Fault> {
-        let key = list.session.key().as_str();
-        let prefix = key_prefix(list.session);
+    pub(crate) async fn read(
+        &self,
+        session: &Session,
+        list: &EntryList,
+        indices: Range<u64>,
+    ) -> Result<Vec<(u64, Entry)>, Fault> {
+        let key = session.key().as_str();
+        let prefix = key_prefix(session);
         let mut entries = BTreeMap::new();
         let mut after = indices.start.checked_sub(1).map(|before| part_key(key, before));
 
@@ -142,7 +86,7 @@ impl SessionEntries {
     /// All entries of a session at once. Only for sessions that are known to be short.
     pub(crate) async fn read_all(&self, session: &Session) -> Result<Vec<Entry>, Fault> {
         let list = session.entries();
-        let entries = self.read(&list, list.indices.clone()).await?;
+        let entries = self.read(session, &list, list.indices.clone()).await?;
         Ok(entries.into_iter().map(|(_, entry)| entry).collect())
     }
 
@@ -150,7 +94,7 @@ impl SessionEntries {
     pub(crate) async fn contain_run(&self, session: &Session, id: RunId) -> Result<bool, Fault> {
         let list = session.entries();
         for indices in list.windows(true) {
-            if self.read(&list, indices).await?.iter().any(|(_, entry)| entry.is_turn_of(id)) {
+            if self.read(session, &list, indices).await?.iter().any(|(_, entry)| entry.is_turn_of(id)) {
                 return Ok(true);
             }
         }

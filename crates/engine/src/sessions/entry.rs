@@ -2,12 +2,18 @@
 //!
 //! Not here: reading and writing entries ([`super::entries`]), and the content of a turn (its run).
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use interlingua_core::model::Message;
 use interlingua_core::tree::Node;
-use interlingua_core::{Json, RunId};
+use interlingua_core::{Fault, FaultKind, Json, RunId};
 use serde::{Deserialize, Serialize};
 
 use interlingua_base::clock;
+
+/// The number of entries that are read at once. Small, because clients can add large messages.
+pub(super) const WINDOW: u64 = 16;
 
 /// One entry of a session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -64,4 +70,53 @@ impl Entry {
     pub(crate) fn is_turn_of(&self, id: RunId) -> bool {
         matches!(self, Self::Turn { run, .. } if *run == id)
     }
+}
+
+/// The entries of a session at one moment.
+pub(crate) struct EntryList {
+    pub(super) indices: Range<u64>,
+    /// The agent has received all entries before this index.
+    pub(super) seen: u64,
+    pub(super) unsaved: BTreeMap<u64, Entry>,
+    /// The run of the last entry, if that is a turn.
+    pub(crate) last_run: Option<RunId>,
+    /// True if the client said more before the first entry than is stored.
+    pub(crate) is_cut: bool,
+}
+
+impl EntryList {
+    /// True if the session never had an entry.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.indices.start == self.indices.end
+    }
+
+    /// The index after the last entry.
+    pub(crate) const fn end(&self) -> u64 {
+        self.indices.end
+    }
+
+    /// The indices of the entries that the agent has not received.
+    pub(crate) fn unseen(&self) -> Range<u64> {
+        let Range { start, end } = self.indices;
+        self.seen.clamp(start.min(end), end)..end
+    }
+
+    /// The indices of all entries in ranges of at most [`WINDOW`].
+    pub(crate) fn windows(&self, newest_first: bool) -> impl Iterator<Item = Range<u64>> + use<> {
+        let Range { start: first, end: next } = self.indices;
+        (0..next.saturating_sub(first).div_ceil(WINDOW)).map(move |window| {
+            if newest_first {
+                let end = next - window * WINDOW;
+                end.saturating_sub(WINDOW).max(first)..end
+            } else {
+                let start = first + window * WINDOW;
+                start..next.min(start + WINDOW)
+            }
+        })
+    }
+}
+
+/// A stored session or entry that is not what it should be.
+pub(super) fn unreadable(error: serde_json::Error) -> Fault {
+    Fault::new(FaultKind::Internal, "the stored session cannot be read").with_detail(error)
 }

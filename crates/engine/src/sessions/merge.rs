@@ -82,7 +82,7 @@ const fn shifted(index: u64, mine: &SessionDoc, merged: &SessionDoc) -> u64 {
 }
 
 fn unsaved_bytes(doc: &SessionDoc) -> u64 {
-    doc.unsaved.values().map(super::entry::Entry::bytes).sum()
+    doc.unsaved.values().map(|entry| entry.bytes()).sum()
 }
 
 /// Only who has the turn asks and decides; the other side has withdrawn what ended runs asked.

@@ -4,7 +4,6 @@
 //! change sessions ([`crate::operator`]).
 
 mod basis;
-mod decisions;
 mod document;
 mod entries;
 mod entry;
@@ -16,20 +15,18 @@ mod resource;
 mod session;
 pub(crate) mod sizes;
 mod table;
-mod turn_notes;
+mod turns;
 mod unknown_fields;
-pub(crate) mod upstream_ids;
+mod upstream_ids;
 
 pub use self::open_items::{COLLECTION as OPEN_ITEMS, OpenItem, OpenItems};
 
 pub(crate) use self::basis::Basis;
-pub(crate) use self::decisions::{Admission, WaitReason};
 #[cfg(test)]
 pub(crate) use self::document::SessionDoc;
-pub(crate) use self::entries::{EntryList, SessionEntries};
-pub(crate) use self::entry::Entry;
+pub(crate) use self::entry::{Entry, EntryList};
 pub(crate) use self::message_ids::MessageOrigin;
 pub(crate) use self::page::PageSelection;
 pub(crate) use self::session::{Lifetime, Queued, Session, TurnGuard};
 pub(crate) use self::table::SessionTable;
-pub(crate) use self::turn_notes::{AgentMemory, SessionSnapshot, TurnNote, TurnSuccess};
+pub(crate) use self::turns::{Admission, AgentMemory, SessionSnapshot, TurnNote, TurnSuccess};

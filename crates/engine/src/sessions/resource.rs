@@ -6,12 +6,18 @@ use interlingua_core::call::SessionView;
 use interlingua_core::model::Message;
 use interlingua_core::{Extra, Fault, RunId};
 
+use super::entry::EntryList;
 use super::session::Session;
 
 impl Session {
     /// Its state, without items and without the state of its latest run.
     pub(crate) fn view(&self) -> SessionView {
         self.doc().view()
+    }
+
+    /// Its entries at this moment.
+    pub(crate) fn entries(&self) -> EntryList {
+        self.doc().entries()
     }
 
     /// Adds messages: all of them, or none if there is no room.

@@ -13,6 +13,7 @@ use interlingua_core::{Fault, Owner, RunId};
 use super::document::SessionDoc;
 use super::{merge, upstream_ids};
 use crate::faults::{self, store_fault};
+use interlingua_base::clock;
 use interlingua_store::{Store, Ticket, Version};
 
 /// What identifies a session, and the key of its document.
@@ -281,6 +282,11 @@ impl Session {
             None => self.id.clone(),
             Some(partition) => format!("{partition}:{}", self.id),
         }
+    }
+
+    /// An id by which the agent does not know the session yet.
+    pub(crate) fn new_upstream_id(&self) -> String {
+        upstream_ids::session(&self.owner, &clock::new_id().to_string(), None)
     }
 
     /// The user as the agent is given it. `upstream_id` is the session's.

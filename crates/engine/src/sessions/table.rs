@@ -234,7 +234,7 @@ impl SessionTable {
     fn snapshot(session: &Session, expect: Expect) -> Snapshot {
         let mut doc = session.doc();
         doc.updated_at = clock::now();
-        let mut writes = SessionEntries::writes(session, &doc);
+        let mut writes = SessionEntries::writes(session, &doc.unsaved, doc.replaced.clone());
         writes.extend(open_items::write_of(session, &mut doc));
         let value = Some(serde_json::to_vec(&*doc).unwrap_or_default().into());
         writes.push(DocumentWrite { collection: COLLECTION, key: session.key().as_str().to_owned(), value, expect });

@@ -16,7 +16,7 @@ use crate::backoff::Backoff;
 use crate::faults;
 use crate::pending::{LinkedRuns, PendingIndex};
 use crate::runs::{ActiveRun, ConnectionCache, Handover, Prepared, Publish, RunTable, Turn, commit};
-use crate::sessions::{AgentMemory, Basis, Entry, TurnNote, TurnSuccess};
+use crate::sessions::{AgentMemory, TurnNote, TurnSuccess};
 use interlingua_base::clock;
 
 /// Notes, writes and publishes what turns come to.
@@ -125,12 +125,21 @@ impl Concluder {
         let is_kept = turn.policy.stored || connection.is_some();
 
         let changes_session = prepared.is_some() || ended.is_withdrawn;
-        let before = Box::pin(self.entries_before(turn, is_of_connection)).await;
+        let (branch, stored) = (turn.spoken.basis.branch(None), turn.policy.stored);
+        let before = Box::pin(self.transcripts.entries_before(&turn.session, branch, stored, is_of_connection)).await;
         let open = if ended.is_withdrawn {
             // As if the agent had not been called.
             turn.session.pending_of(run.id())
         } else if let Some(prepared) = prepared {
-            note_in_session(run, turn, prepared, &ended, Note { now, is_kept, before, connector_state })
+            let success = ended.is_good().then(|| TurnSuccess {
+                asked: ended.asked.clone(),
+                context: ask_context(run, turn, now),
+                before,
+                is_kept,
+                connector_state,
+                user: prepared.request.user_id.clone(),
+            });
+            note_in_session(run, turn, prepared, &ended, success)
         } else {
             Vec::new()
         };
@@ -194,14 +203,6 @@ impl Concluder {
         }
     }
 
-    async fn entries_before(&self, turn: &Turn, is_of_connection: bool) -> Option<Vec<Entry>> {
-        let branch = match turn.spoken.basis {
-            Basis::After(run) => Some(run),
-            _ => None,
-        };
-        self.transcripts.entries_before(&turn.session, branch, turn.policy.stored, is_of_connection).await
-    }
-
     /// Writes the session of a turn. Other replicas read it there, so a shared store that cannot be reached is waited
     /// for as long as the run is not lost: the run's end must not be there without it.
     async fn save_session(&self, run: &ActiveRun, turn: &Turn, asked: &[Pending]) {
@@ -222,18 +223,25 @@ impl Concluder {
     }
 }
 
-/// What is noted of a turn in its session besides its end.
-struct Note {
-    now: Millis,
-    /// True if the run can be found later, in the store or over its connection.
-    is_kept: bool,
-    /// The entries that the session has to have before the turn's, if it has others.
-    before: Option<Vec<Entry>>,
-    connector_state: Option<Json>,
+fn ask_context<'a>(run: &ActiveRun, turn: &'a Turn, now: Millis) -> AskContext<'a> {
+    AskContext {
+        run: run.id(),
+        now,
+        terms: turn.spoken.answer_policy,
+        tools: turn.spoken.request.tools.as_deref().unwrap_or_default(),
+        decisions: run.agent.card.decisions,
+        tool_outputs: run.agent.upstream.capabilities().tool_outputs,
+    }
 }
 
 /// Notes a turn in its session. Returns the items that are open.
-fn note_in_session(run: &ActiveRun, turn: &Turn, prepared: &mut Prepared, ended: &Ended, note: Note) -> Vec<Pending> {
+fn note_in_session(
+    run: &ActiveRun,
+    turn: &Turn,
+    prepared: &mut Prepared,
+    ended: &Ended,
+    success: Option<TurnSuccess<'_>>,
+) -> Vec<Pending> {
     let is_discarded = turn.policy.discard_if_unreached && !run.view(|view| view.info.stored);
     let is_good = ended.is_good();
     let memory = match is_good {
@@ -242,21 +250,6 @@ fn note_in_session(run: &ActiveRun, turn: &Turn, prepared: &mut Prepared, ended:
         false if prepared.is_unknown => AgentMemory::Unchanged,
         false => AgentMemory::Unclear,
     };
-    let success = is_good.then(|| TurnSuccess {
-        asked: ended.asked.clone(),
-        context: AskContext {
-            run: run.id(),
-            now: note.now,
-            terms: turn.spoken.answer_policy,
-            tools: turn.spoken.request.tools.as_deref().unwrap_or_default(),
-            decisions: run.agent.card.decisions,
-            tool_outputs: run.agent.upstream.capabilities().tool_outputs,
-        },
-        before: note.before,
-        is_kept: note.is_kept,
-        connector_state: note.connector_state,
-        user: prepared.request.user_id.clone(),
-    });
 
     turn.session.note_turn(TurnNote {
         run: run.id(),

@@ -16,9 +16,7 @@ use super::transcripts::{Past, Said, Transcripts};
 use crate::agent::{Agent, History};
 use crate::faults;
 use crate::runs::{Prepared, Spoken};
-use crate::sessions::{
-    Admission, Basis, Entry, EntryList, MessageOrigin, Session, SessionSnapshot, SessionTable, upstream_ids,
-};
+use crate::sessions::{Admission, Basis, Entry, EntryList, MessageOrigin, Session, SessionSnapshot, SessionTable};
 use interlingua_base::clock;
 
 /// Prepares requests.
@@ -113,10 +111,10 @@ impl ContextBuilder {
         // After everything that may fail or be canceled, so that such a request answers nothing; and in one step, so
         // that a refused one leaves no trace in the session.
         let (input, answers) = (spoken.request.input.clone(), spoken.answers.clone());
-        let begins_anew = begins.is_some();
+        let replaces_entries = begins.is_some();
         let begins_with_messages = begins.as_ref().is_some_and(|entries| !entries.is_empty());
-        let Admission { outcome, asked_by, entries_end } =
-            session.admit(input, answers, spoken.answer_policy, now, begins);
+        let admission = session.admit(input, answers, spoken.answer_policy, now, begins);
+        let Admission { outcome, asked_by, entries_end } = admission.ok_or_else(|| faults::busy(&session.id))?;
         let (taken, input, answered, freed) = match outcome {
             answer::Outcome::Send { taken, input, answered, freed } => (taken, input, answered, freed),
             answer::Outcome::Wait(reason) => {
@@ -154,7 +152,7 @@ impl ContextBuilder {
             freed,
             taken: Some(taken),
             decided,
-            known_entries: if begins_anew { entries_end } else { snapshot.entries.end() },
+            known_entries: if replaces_entries { entries_end } else { snapshot.entries.end() },
             begins: begins_with_messages,
             input: recorded,
             said,
@@ -175,11 +173,11 @@ impl ContextBuilder {
         prepared: &mut Prepared,
     ) -> Result<(), Fault> {
         let entries = session.entries();
-        let past = self.past(&entries, agent, &spoken.basis).await?;
+        let past = self.past(session, &entries, agent, &spoken.basis).await?;
         prepared.known_entries = entries.end();
         let before = Before::History(noting_cut(past, &mut prepared.losses));
 
-        let upstream_id = upstream_ids::session(&session.owner, &clock::new_id().to_string(), None);
+        let upstream_id = session.new_upstream_id();
         let (said, beside) = (prepared.said.clone(), prepared.beside());
         let composed = compose(spoken, before, said, beside, is_named(agent));
         let id = prepared.request.id.take();
@@ -196,7 +194,7 @@ impl ContextBuilder {
     async fn memory(
         &self,
         session: &Session,
-        snapshot: &SessionSnapshot<'_>,
+        snapshot: &SessionSnapshot,
         agent: &Agent,
         basis: &Basis,
     ) -> Result<Memory, Fault> {
@@ -219,17 +217,17 @@ impl ContextBuilder {
         if agent.history == History::Upstream && sends_all {
             // The agent remembers something else: it gets everything, as a session it has not seen.
             if !entries.is_empty() {
-                upstream_id = upstream_ids::session(&session.owner, &clock::new_id().to_string(), None);
+                upstream_id = session.new_upstream_id();
             }
             connector_state = Json::null();
         }
 
         let before = if sends_all {
-            let past = self.past(entries, agent, basis).await?;
+            let past = self.past(session, entries, agent, basis).await?;
             Before::History(noting_cut(past, &mut losses))
         } else if is_exact {
             // What was put into the session since the agent was called last.
-            Before::Unseen(self.transcripts.unseen(entries).await?)
+            Before::Unseen(self.transcripts.unseen(session, entries).await?)
         } else {
             Before::Unseen(Vec::new())
         };
@@ -238,18 +236,18 @@ impl ContextBuilder {
     }
 
     /// What was said before, up to the end of the session or of a branch.
-    async fn past(&self, entries: &EntryList<'_>, agent: &Agent, basis: &Basis) -> Result<Past, Fault> {
+    async fn past(&self, session: &Session, entries: &EntryList, agent: &Agent, basis: &Basis) -> Result<Past, Fault> {
         let limit = agent.history_limit;
         if let Some(run) = basis.branch(entries.last_run) {
             return self.transcripts.chain(run, limit).await;
         }
         if !basis.is_resent() {
-            return self.transcripts.history(entries, limit).await;
+            return self.transcripts.history(session, entries, limit).await;
         }
 
         // A client that sends all of the conversation gets no less of it to the agent because the gateway knows it,
         // too.
-        let past = self.transcripts.history(entries, limit.of_chains()).await?;
+        let past = self.transcripts.history(session, entries, limit.of_chains()).await?;
         if !past.is_cut {
             return Ok(past);
         }
@@ -263,13 +261,9 @@ impl ContextBuilder {
 }
 
 /// What the agent is sent of a session that begins with what its client says was said before.
-fn beginning(session: &Session, snapshot: &SessionSnapshot<'_>, agent: &Agent, history: &[Message]) -> Memory {
+fn beginning(session: &Session, snapshot: &SessionSnapshot, agent: &Agent, history: &[Message]) -> Memory {
     // An agent that knows the session of this name knows another one.
-    let upstream_id = if session.is_blank() {
-        snapshot.upstream_id.clone()
-    } else {
-        upstream_ids::session(&session.owner, &clock::new_id().to_string(), None)
-    };
+    let upstream_id = if session.is_blank() { snapshot.upstream_id.clone() } else { session.new_upstream_id() };
 
     let mut losses = Losses::new();
     let entries: Vec<Entry> = history.iter().map(Entry::from_message).collect();

@@ -12,7 +12,7 @@ use interlingua_core::{End, Fault, Run, RunId};
 
 use crate::agent::HistoryLimit;
 use crate::runs::RunTable;
-use crate::sessions::{Entry, EntryList, MessageOrigin, Session, SessionEntries, sizes};
+use crate::sessions::{Entry, EntryList, MessageOrigin, Session, sizes};
 
 /// The maximum number of turns that a branch copies from the session that it branches off.
 const MAX_CHAIN_TURNS: usize = 1000;
@@ -70,15 +70,16 @@ impl Transcripts {
         Self { runs }
     }
 
-    fn entries(&self) -> &SessionEntries {
-        self.runs.sessions().entries()
-    }
-
     /// The latest messages of a session, within a limit.
-    pub(crate) async fn history(&self, list: &EntryList<'_>, limit: HistoryLimit) -> Result<Past, Fault> {
+    pub(crate) async fn history(
+        &self,
+        session: &Session,
+        list: &EntryList,
+        limit: HistoryLimit,
+    ) -> Result<Past, Fault> {
         let mut budget = HistoryBudget::new(limit);
         for indices in list.windows(true) {
-            for (_, entry) in self.entries().read(list, indices).await?.into_iter().rev() {
+            for (_, entry) in self.runs.sessions().entries().read(session, list, indices).await?.into_iter().rev() {
                 let Some(messages) = self.messages_of(&entry).await? else { continue };
                 if !budget.add(messages) {
                     return Ok(budget.finish(true));
@@ -151,7 +152,7 @@ impl Transcripts {
 
         let mut messages = Vec::new();
         for indices in list.windows(false) {
-            for (_, entry) in self.entries().read(&list, indices).await? {
+            for (_, entry) in self.runs.sessions().entries().read(&session, &list, indices).await? {
                 if matches!(entry, Entry::Turn { .. }) {
                     return Ok(if entry.is_turn_of(run) { messages } else { Vec::new() });
                 }
@@ -164,9 +165,9 @@ impl Transcripts {
     }
 
     /// The messages that the agent has not received: added by clients, or from turns in which it was not called.
-    pub(super) async fn unseen(&self, list: &EntryList<'_>) -> Result<Vec<Said>, Fault> {
+    pub(super) async fn unseen(&self, session: &Session, list: &EntryList) -> Result<Vec<Said>, Fault> {
         let mut unseen = Vec::new();
-        for (_, entry) in self.entries().read(list, list.unseen()).await? {
+        for (_, entry) in self.runs.sessions().entries().read(session, list, list.unseen()).await? {
             unseen.extend(self.messages_of(&entry).await?.unwrap_or_default());
         }
         Ok(unseen)
@@ -195,7 +196,8 @@ impl Transcripts {
         connection: bool,
     ) -> Option<Vec<Entry>> {
         let is_empty = session.is_empty();
-        let known = if stored && connection { self.entries().read_all(session).await } else { Ok(Vec::new()) };
+        let known =
+            if stored && connection { self.runs.sessions().entries().read_all(session).await } else { Ok(Vec::new()) };
         let known = known.inspect_err(log_unreadable).unwrap_or_default();
         let has_unstored = known.iter().any(|entry| self.is_unstored(entry));
         if stored {
@@ -245,7 +247,7 @@ impl Transcripts {
         let mut parts: Vec<Vec<SessionItem>> = Vec::new();
         let mut count = 0;
         'windows: for indices in list.windows(newest) {
-            let mut entries = self.entries().read(&list, indices).await?;
+            let mut entries = self.runs.sessions().entries().read(session, &list, indices).await?;
             if newest {
                 entries.reverse();
             }
@@ -290,10 +292,10 @@ impl Transcripts {
     pub(crate) async fn remove_item(&self, session: &Session, item: &str) -> Result<bool, Fault> {
         let list = session.entries();
         for indices in list.windows(true) {
-            for (index, entry) in self.entries().read(&list, indices).await? {
+            for (index, entry) in self.runs.sessions().entries().read(session, &list, indices).await? {
                 match &entry {
                     Entry::Message { id, .. } if id == item => {
-                        return self.entries().remove(session, index, &entry).await;
+                        return self.runs.sessions().entries().remove(session, index, &entry).await;
                     }
                     // The ids of the items of a turn contain the id of its run.
                     Entry::Turn { run, .. }

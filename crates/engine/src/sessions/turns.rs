@@ -1,20 +1,22 @@
-//! The turns of a session: the state that a turn starts from, and the notes of its result.
+//! The turns of a session: the state that a turn starts from, the answers that it takes, and the notes of its result.
+//! Each step is one call under the lock of the document.
 //!
-//! Not here: pending items before a turn is sent ([`super::decisions`]), and the right to take a turn
-//! ([`super::session`]).
+//! Not here: reading and checking answers ([`interlingua_core::answer`]), the list of the open items of all sessions
+//! ([`super::open_items`]), and the right to take a turn ([`super::session`]).
 
-use interlingua_core::answer::{AskContext, TakenAnswers};
-use interlingua_core::pending::Pending;
-use interlingua_core::{Json, RunId};
+use interlingua_core::answer::{Answer, AnswerPolicy, AskContext, Open, Outcome, TakenAnswers};
+use interlingua_core::event::Millis;
+use interlingua_core::model::Input;
+use interlingua_core::pending::{Pending, PendingKind};
+use interlingua_core::{End, Fault, Json, RunId};
 
-use super::entries::EntryList;
-use super::entry::Entry;
+use super::entry::{Entry, EntryList};
 use super::session::Session;
 use interlingua_upstream::pool::EndpointKey;
 
 /// The state of a session that a turn starts from, at one moment.
-pub(crate) struct SessionSnapshot<'a> {
-    pub(crate) entries: EntryList<'a>,
+pub(crate) struct SessionSnapshot {
+    pub(crate) entries: EntryList,
     pub(crate) is_conversation: bool,
     /// True if the agent remembers something else than the entries.
     pub(crate) is_stale: bool,
@@ -29,6 +31,15 @@ pub(crate) struct SessionSnapshot<'a> {
     pub(crate) connector_state: Json,
     /// The user of the turn that left the connector state, as the agent knows them.
     pub(crate) connector_user: Option<String>,
+}
+
+/// The handling of a request by its session.
+pub(crate) struct Admission {
+    pub(crate) outcome: Outcome,
+    /// The run that asked the first open item, or the latest run.
+    pub(crate) asked_by: Option<RunId>,
+    /// The index after the last entry.
+    pub(crate) entries_end: u64,
 }
 
 /// The memory of the agent after a turn.
@@ -79,10 +90,10 @@ pub(crate) struct TurnSuccess<'a> {
 }
 
 impl Session {
-    pub(crate) fn snapshot(&self) -> SessionSnapshot<'_> {
+    pub(crate) fn snapshot(&self) -> SessionSnapshot {
         let doc = self.doc();
         SessionSnapshot {
-            entries: EntryList::new(self, &doc),
+            entries: doc.entries(),
             is_conversation: doc.is_conversation,
             is_stale: doc.stale,
             upstream_id: doc.known_id().to_owned(),
@@ -108,6 +119,96 @@ impl Session {
         let user = named.or_else(|| doc.user_id.clone()).unwrap_or_else(|| self.own_user());
         doc.user_id.get_or_insert_with(|| user.clone());
         user
+    }
+
+    /// Takes the answers of a request whose turn can be sent. `begins`: the entries that the session begins with, if
+    /// the request is sent. A refused request changes nothing. `None`: the session is to begin again, but has become a
+    /// conversation meanwhile, whose items are not overwritten.
+    pub(crate) fn admit(
+        &self,
+        input: Input,
+        answers: Vec<Answer>,
+        policy: AnswerPolicy,
+        now: Millis,
+        begins: Option<Vec<Entry>>,
+    ) -> Option<Admission> {
+        let mut doc = self.doc();
+        if begins.is_some() && doc.is_conversation {
+            return None;
+        }
+
+        let outcome = doc.waiting.take(input, answers, policy, now);
+        if let (Outcome::Send { .. }, Some(entries)) = (&outcome, begins) {
+            doc.begin(entries);
+        }
+        let asked_by = doc.waiting.open().next().map(|open| open.run).or(doc.latest);
+        Some(Admission { outcome, asked_by, entries_end: doc.next })
+    }
+
+    /// Checks the answers of a request whose turn is queued, and takes none of them.
+    pub(crate) fn check_answers(
+        &self,
+        input: Input,
+        answers: Vec<Answer>,
+        policy: AnswerPolicy,
+        now: Millis,
+    ) -> Result<(), Fault> {
+        let mut waiting = self.doc().waiting.clone();
+        match waiting.take(input, answers, policy, now) {
+            Outcome::Refused(fault) => Err(fault),
+            _ => Ok(()),
+        }
+    }
+
+    /// The request was never sent: its items are open again, with the decisions of earlier requests.
+    pub(crate) fn put_back(&self, taken: TakenAnswers) {
+        self.doc().waiting.put_back(taken);
+    }
+
+    /// The agent did not accept the answers: their items are open again.
+    pub(crate) fn reopen(&self, taken: TakenAnswers) {
+        self.doc().waiting.reopen(taken);
+    }
+
+    /// Withdraws the open items of a run. True if there were any.
+    pub(crate) fn withdraw(&self, run: RunId) -> bool {
+        self.doc().waiting.withdraw(run)
+    }
+
+    /// The open items of a run.
+    pub(crate) fn pending_of(&self, run: RunId) -> Vec<Pending> {
+        self.doc().waiting.pending_of(run)
+    }
+
+    /// The kind of the first open item that fits, and the run that asked it.
+    pub(crate) fn find_open(&self, mut fits: impl FnMut(&Open) -> bool) -> Option<(PendingKind, RunId)> {
+        self.doc().waiting.open().find(|open| fits(open)).map(|open| (open.item.kind, open.run))
+    }
+
+    /// True if an item is open.
+    pub(crate) fn has_open_item(&self) -> bool {
+        self.find_open(|_| true).is_some()
+    }
+
+    /// The open items of a run, and whether it was handed over ([`Session::hand_over`]).
+    pub(crate) fn wait_reason(&self, run: RunId) -> (Vec<Pending>, bool) {
+        let doc = self.doc();
+        (doc.waiting.pending_of(run), doc.handed_over.contains_key(&run))
+    }
+
+    /// Notes that another replica has the next turn of a run in line. `end`: the run's end if that turn is not taken.
+    pub(crate) fn hand_over(&self, run: RunId, end: End) {
+        self.doc().handed_over.insert(run, end);
+    }
+
+    /// The end of a run that was handed over and whose next turn no replica has taken yet.
+    pub(crate) fn handed_over(&self, run: RunId) -> Option<End> {
+        self.doc().handed_over.get(&run).copied()
+    }
+
+    /// Removes the note of [`Session::hand_over`].
+    pub(crate) fn take_handed_over(&self, run: RunId) -> Option<End> {
+        self.doc().handed_over.remove(&run)
     }
 
     /// Notes the result of a turn. Returns the items of its run that are open.
