@@ -36,15 +36,15 @@ use tokio::task::LocalSet;
 use crate::support::store::FaultyStore;
 
 /// Everything that a call started must have ended within this time.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 const AGENT: &str = "demo";
 const COLLECTION: &str = "receivers";
 
 /// An engine without sockets, and the scope of its caller.
-struct Fixture {
-    engine: Engine,
-    store: Arc<dyn Store>,
-    scope: Scope,
+pub(super) struct Fixture {
+    pub(super) engine: Engine,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) scope: Scope,
 }
 
 /// A webhook client that accepts every delivery.
@@ -95,7 +95,7 @@ impl Upstream for PanickingUpstream {
 }
 
 impl Fixture {
-    fn new(store: Arc<dyn Store>) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
         Self::with(store, Arc::new(DemoUpstream::new(Duration::ZERO)))
     }
 
@@ -175,7 +175,7 @@ impl Fixture {
         Self { engine, store, scope }
     }
 
-    async fn answer(&self, call: Call) -> Option<Answer> {
+    pub(super) async fn answer(&self, call: Call) -> Option<Answer> {
         tokio::time::timeout(SETTLE_TIMEOUT, self.engine.answer(call, &self.scope))
             .await
             .expect("an answer in time")
@@ -190,7 +190,7 @@ impl Fixture {
     }
 
     /// Creates a run that is paused between two turns.
-    async fn waiting(&self, session: &str) -> RunId {
+    pub(super) async fn waiting(&self, session: &str) -> RunId {
         let id = clock::new_id();
         let call = RunCall {
             id: Some(id),
@@ -212,7 +212,7 @@ impl Fixture {
     }
 
     /// Waits until all runs have ended and left memory.
-    async fn assert_settled(&self, what: &str) {
+    pub(super) async fn assert_settled(&self, what: &str) {
         let settled = async {
             while self.engine.working() > 0 || self.engine.active_count() > 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -241,9 +241,9 @@ impl Fixture {
 }
 
 /// Several turns, attached to the client.
-const MANY_TURNS: RunPolicy = RunPolicy::attached().pausing_on(&[End::Incomplete]);
+pub(super) const MANY_TURNS: RunPolicy = RunPolicy::attached().pausing_on(&[End::Incomplete]);
 
-fn run_call(session: &str, text: &str) -> RunCall {
+pub(super) fn run_call(session: &str, text: &str) -> RunCall {
     let request = AgentRequest { input: vec![Message::user(text)].into(), ..AgentRequest::default() };
     RunCall { thread: Thread::Session(session.to_owned()), ..RunCall::new(AGENT, request) }
 }

@@ -73,6 +73,7 @@ mod resent;
 mod responses_socket;
 mod revocation;
 mod routing;
+mod run_ends;
 mod runs;
 mod secrets;
 mod sessions;

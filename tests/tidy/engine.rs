@@ -19,7 +19,7 @@ const ABOVE_MODULES: [&str; 2] = ["lib.rs", "stored_forms.rs"];
 const FUNCTION_MODULES: [&str; 3] = ["runs/commit", "runs/follow", "sessions/sizes"];
 
 /// The number of pairs of files of which the first imports the second. Lower it when a change removes one.
-const MAX_IMPORTS: usize = 368;
+const MAX_IMPORTS: usize = 367;
 
 /// The position of a file of the engine among the modules: 0 for small types that all modules may use.
 fn level(file: &str) -> usize {

@@ -115,6 +115,33 @@ pub struct AskContext<'a> {
 /// The answers that [`Waiting::take`] has taken for one turn, possibly none. The turn ends this state by exactly one
 /// call: [`Waiting::confirm_sent`] once the upstream has accepted the request, [`Waiting::reopen`] if it has not
 /// accepted it, and [`Waiting::put_back`] if the request was never sent.
+///
+/// A turn confirms its answers, then it may ask:
+///
+/// ```
+/// # use interlingua_core::answer::{AskContext, TakenAnswers, Waiting};
+/// fn conclude(waiting: &mut Waiting, taken: TakenAnswers, context: &AskContext<'_>) {
+///     let sent = waiting.confirm_sent(taken);
+///     waiting.ask(sent, Vec::new(), context);
+/// }
+/// ```
+///
+/// A turn that skips the confirmation does not compile, and neither does a second call with the same answers:
+///
+/// ```compile_fail,E0308
+/// # use interlingua_core::answer::{AskContext, TakenAnswers, Waiting};
+/// fn conclude(waiting: &mut Waiting, taken: TakenAnswers, context: &AskContext<'_>) {
+///     waiting.ask(taken, Vec::new(), context);
+/// }
+/// ```
+///
+/// ```compile_fail,E0382
+/// # use interlingua_core::answer::{AskContext, TakenAnswers, Waiting};
+/// fn conclude(waiting: &mut Waiting, taken: TakenAnswers, context: &AskContext<'_>) {
+///     let sent = waiting.confirm_sent(taken);
+///     waiting.reopen(taken);
+/// }
+/// ```
 #[derive(Debug)]
 #[must_use = "confirm that the answers were sent, or open their items again"]
 pub struct TakenAnswers {
@@ -129,7 +156,12 @@ impl TakenAnswers {
     }
 }
 
-/// Proof that the answers of a turn were sent: only then may the turn ask something ([`Waiting::ask`]).
+/// Proof that the answers of a turn were sent: only then may the turn ask something ([`Waiting::ask`]). Only
+/// [`Waiting::confirm_sent`] makes this value:
+///
+/// ```compile_fail,E0423
+/// let sent = interlingua_core::answer::SentAnswers(());
+/// ```
 #[derive(Debug)]
 pub struct SentAnswers(());
 

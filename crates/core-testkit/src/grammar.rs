@@ -30,6 +30,20 @@ pub fn grammar(record: &Record) -> Result<(), String> {
     checker.check_run(record)
 }
 
+/// Checks that a record has ended by the grammar: each turn has one end, and the end of the run is the last event.
+///
+/// # Errors
+/// The broken rule.
+pub fn ended(record: &Record) -> Result<(), String> {
+    grammar(record)?;
+    let count = |is_wanted: fn(&Event) -> bool| record.steps(0).filter(|step| is_wanted(&step.event)).count();
+    let turns = record.run().turns.len();
+    check(count(|event| matches!(event, Event::TurnFinished { .. })) == turns, "a turn without one end")?;
+    check(count(|event| matches!(event, Event::RunFinished { .. })) == 1, "the run has not one end")?;
+    let last = record.steps(record.len().saturating_sub(1)).next().map(|step| step.event);
+    check(matches!(last, Some(Event::RunFinished { .. })), "an event after the end of the run")
+}
+
 #[derive(Default)]
 struct Checker<'a> {
     /// The time of the last step, in Unix milliseconds.
@@ -245,6 +259,16 @@ mod tests {
         record.finish_message(message, MessageEnd::new(End::Completed));
         record.close(End::Completed, None);
         assert_eq!(grammar(&record), Ok(()));
+    }
+
+    #[test]
+    fn a_record_without_an_end_has_not_ended() {
+        let mut record = started();
+        assert!(ended(&record).expect_err("a turn").contains("a turn without one end"));
+        record.finish_turn(End::Completed, None);
+        assert!(ended(&record).expect_err("a pause").contains("the run has not one end"));
+        record.finish_run(End::Completed);
+        assert_eq!(ended(&record), Ok(()));
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub use client::{ClientRequest, HttpResponse, endpoint, mount};
 pub use delta_run::{DELTA_TEXTS, DeltaRun};
 pub use exchange::{RecordedExchange, recorded_exchanges};
 pub use faults::fault_table;
-pub use grammar::grammar;
+pub use grammar::{ended, grammar};
 pub use hostile::Hostile;
 pub use options::check_options;
 pub use recorder::{Answer, DrivenTurn, Recorder, drive, drive_body, drive_stream, record};

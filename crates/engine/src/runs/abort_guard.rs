@@ -14,16 +14,24 @@ use crate::faults;
 pub(crate) struct AbortGuard {
     runs: Arc<RunTable>,
     run: Arc<ActiveRun>,
+    /// True until the driver has ended all its turns.
+    is_armed: bool,
 }
 
 impl AbortGuard {
     pub(crate) fn new(runs: &Arc<RunTable>, run: &Arc<ActiveRun>) -> Self {
         runs.driven().fetch_add(1, Ordering::AcqRel);
-        Self { runs: Arc::clone(runs), run: Arc::clone(run) }
+        Self { runs: Arc::clone(runs), run: Arc::clone(run), is_armed: true }
     }
 
     pub(crate) const fn run(&self) -> &Arc<ActiveRun> {
         &self.run
+    }
+
+    /// The driver has ended all its turns. A turn that is under way now has another driver: it may start while the end
+    /// of the turn before is still being written.
+    pub(crate) fn disarm(mut self) {
+        self.is_armed = false;
     }
 }
 
@@ -42,7 +50,7 @@ impl Drop for AbortGuard {
 
 impl AbortGuard {
     fn end(&self) {
-        if !self.run.run_state().is_working() {
+        if !self.is_armed || !self.run.run_state().is_working() {
             return;
         }
 

@@ -7,15 +7,15 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use interlingua_core::call::{RunInfo, RunState, RunView};
 use interlingua_core::event::Millis;
 use interlingua_core::pending::Pending;
 use interlingua_core::run::RunError;
-use interlingua_core::{End, Event, Fault, FaultKind, Record, RunId, Step, error_class};
+use interlingua_core::{End, Event, Fault, Record, RunId, Step};
 
 use super::cancel_flag::CancelFlag;
+use super::end_metrics;
 use super::followers::Followers;
 use super::turn::Turn;
 use super::unread::UnreadBudget;
@@ -23,7 +23,6 @@ use super::visibility::Visibility;
 use crate::agent::Agent;
 use crate::faults;
 use interlingua_base::clock;
-use interlingua_observe::metrics::{LastFault, RunEnd};
 use interlingua_store::{DirtyFlag, Journal, StoredRun};
 
 /// Events are evicted once a run without readers has grown by so many bytes.
@@ -221,6 +220,15 @@ impl ActiveRun {
         result
     }
 
+    /// Changes the turn under way, for its driver. Refused if the run was ended from outside, which ended the turn, too:
+    /// with the reason, or as canceled.
+    pub(crate) fn update_turn<T>(&self, publish: Publish, change: impl FnOnce(&mut State) -> T) -> Result<T, Fault> {
+        self.update(publish, |state| match state.record.in_turn() {
+            true => Ok(change(state)),
+            false => Err(state.cancel_reason.clone().unwrap_or_else(faults::canceled)),
+        })
+    }
+
     /// Lets followers see what is there, as `publish` says.
     pub(crate) fn publish(&self, publish: Publish) {
         self.state().publish(publish);
@@ -276,6 +284,9 @@ impl ActiveRun {
             return false;
         }
 
+        // The next turn may have started already: its driver stops.
+        state.cancel_reason.get_or_insert_with(faults::not_written);
+        self.cancel.set();
         let upto = state.visibility.visible_in_view();
         state.record.rewind(upto);
         state.cut(End::Failed, Some(error));
@@ -389,28 +400,10 @@ impl ActiveRun {
     /// Counts its end, once, if it has ended.
     pub(crate) fn count_end(&self) {
         let state = self.state();
-        let RunState::Ended(end) = state.about.state else { return };
-        if state.broken || self.counted.swap(true, Ordering::Relaxed) {
-            return;
+        let is_ended = state.about.state.is_ended() && !state.broken;
+        if is_ended && !self.counted.swap(true, Ordering::Relaxed) {
+            end_metrics::report(state.view(), state.caller.as_ref(), &self.agent.metrics);
         }
-
-        let run = state.record.run();
-        // A code that is none of ours is the agent's own.
-        let code = run.error().map_or("", |error| FaultKind::of_code(&error.code).map_or("agent", FaultKind::code));
-        let blame = run.error().map(|error| error_class::of_run_code(&error.code).blame());
-        let ended_at = run.finished_at.unwrap_or(run.created_at);
-        let took = Duration::from_millis(ended_at.saturating_sub(run.created_at));
-        let protocol = &*state.about.protocol;
-        let caller = state.caller.as_ref();
-        let metrics = &self.agent.metrics;
-        if let Some(error) = run.error().filter(|_| end == End::Failed) {
-            // What an agent says of its failure may repeat what its client said.
-            let message = FaultKind::of_code(&error.code)
-                .filter(|kind| !matches!(kind, FaultKind::AgentFailed | FaultKind::UpstreamFiltered))
-                .map(|_| error.message.clone());
-            metrics.note_fault(LastFault { at: ended_at, code: error.code.clone(), message });
-        }
-        metrics.run_ended(&RunEnd { protocol, outcome: end.as_str(), code, blame, caller, took });
     }
 
     /// How many readers it has now, and how many turns wait in it.
@@ -615,14 +608,16 @@ impl State {
         }
     }
 
-    /// Ends the run wherever it stands. Queued turns are not taken.
+    /// Ends the run in any state, unless it has ended. Queued turns are not taken.
     pub(crate) fn cut(&mut self, end: End, error: Option<RunError>) {
-        let now = clock::now();
-        self.record.set_time(now);
-        self.record.close(end, error);
         self.pending.clear();
         self.queued.clear();
-        self.set(RunState::Ended(end), now);
+        if !self.record.is_finished() {
+            let now = clock::now();
+            self.record.set_time(now);
+            self.record.close(end, error);
+            self.set(RunState::Ended(end), now);
+        }
     }
 
     /// Ends a run whose record cannot be ended: its followers leave.

@@ -11,6 +11,7 @@ mod cancel_flag;
 pub(crate) mod commit;
 mod connection;
 mod elsewhere;
+mod end_metrics;
 pub(crate) mod follow;
 mod followers;
 mod handle;

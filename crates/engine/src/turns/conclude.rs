@@ -278,6 +278,11 @@ struct Comes {
 fn advance(run: &ActiveRun, comes: Comes, open: Vec<Pending>, now: Millis) -> (Option<Turn>, bool) {
     let Comes { to: comes_to, continued } = comes;
     run.update(Publish::Later, |state| {
+        if state.record.is_finished() {
+            // The run was ended from outside while the turn was under way.
+            return (None, false);
+        }
+
         state.pending = open;
         if state.ends_after_turn && !comes_to.is_ended() {
             // It was ended in the moment it came to its pause.

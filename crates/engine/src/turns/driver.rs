@@ -13,7 +13,6 @@ use super::unreached::discard;
 use crate::deliveries::{Deliveries, StartReason};
 use crate::faults;
 use crate::runs::{AbortGuard, ActiveRun, ConnectionCache, Scope, Turn, commit, unless_canceled};
-use crate::sessions::Session;
 use interlingua_store::StoreFuture;
 
 /// Starts the tasks that take turns.
@@ -68,7 +67,7 @@ impl Driver {
         let run = abort_guard.run();
         let connection = beginning.as_ref().and_then(|beginning| beginning.connection.clone());
         let Begun { mut refused, saved, opened } = match beginning {
-            Some(beginning) => Box::pin(self.begin(run, &first.session, beginning)).await,
+            Some(beginning) => Box::pin(self.begin(run, &first, beginning)).await,
             None => Begun::default(),
         };
 
@@ -85,12 +84,12 @@ impl Driver {
         }
 
         let run = Arc::clone(run);
-        drop(abort_guard);
+        abort_guard.disarm();
         self.turns.runs.turn_ended(&run);
     }
 
     /// Waits until a new run may take its first turn.
-    async fn begin(&self, run: &Arc<ActiveRun>, session: &Session, beginning: Beginning) -> Begun {
+    async fn begin(&self, run: &Arc<ActiveRun>, first: &Turn, beginning: Beginning) -> Begun {
         let Beginning { opened, mut saved, scope, .. } = beginning;
         let mut opened = Some(opened);
         let ready = async {
@@ -114,7 +113,7 @@ impl Driver {
                 }
             }
             // The client that gets the refusal does not know the run.
-            Some(fault) if saved.is_some() && fault.kind != FaultKind::Canceled => discard(run, session),
+            Some(fault) if saved.is_some() && fault.kind != FaultKind::Canceled => discard(run, first),
             Some(_) => {}
         }
 

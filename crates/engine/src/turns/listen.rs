@@ -185,7 +185,7 @@ impl<'a> Listener<'a> {
         };
 
         let Self { run, conversation, normalizer, turn, unread, .. } = self;
-        run.update(publish, |state| {
+        let fed = run.update_turn(publish, |state| {
             state.record.set_time(now);
             let was_waiting = !state.has_begun();
             let fed = conversation.feed(chunk, &mut Recording { record: &mut state.record, normalizer });
@@ -195,13 +195,14 @@ impl<'a> Listener<'a> {
                 turn.note_first_event();
             }
             (fed, state.has_room(MAX_BACKLOG, unread))
-        })
+        });
+        fed.unwrap_or_else(|ended| (Err(ended), true))
     }
 
     /// Processes the regular end of an answer.
     fn finish(&mut self) -> Result<Flow, Fault> {
         let Self { run, conversation, normalizer, .. } = self;
-        run.update(Publish::Now, |state| {
+        run.update_turn(Publish::Now, |state| {
             state.record.set_time(clock::now());
             let flow = conversation.finish(&mut Recording { record: &mut state.record, normalizer })?;
             if flow == Flow::Ended {
@@ -214,19 +215,19 @@ impl<'a> Listener<'a> {
                 normalizer.end_of_body(&mut state.record);
             }
             Ok(flow)
-        })
+        })?
     }
 
     /// Processes a truncated answer, or the failure of a further request.
     fn fail(&mut self, fault: Fault) -> Result<Flow, Fault> {
         let Self { run, conversation, normalizer, .. } = self;
-        run.update(Publish::Now, |state| {
+        run.update_turn(Publish::Now, |state| {
             let flow = conversation.fail(fault, &mut Recording { record: &mut state.record, normalizer })?;
             if flow == Flow::Ended && !normalizer.has_ended() {
                 normalizer.end_of_body(&mut state.record);
             }
             Ok(flow)
-        })
+        })?
     }
 
     fn forward_keep_alives(&mut self) {

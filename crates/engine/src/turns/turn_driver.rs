@@ -181,7 +181,9 @@ impl<'a> TurnDriver<'a> {
         prepared.name(&self.turn.session.id, self.run.id(), number);
         self.turn.answers = prepared.answered.len();
         let decisions = log::decisions(&prepared);
-        self.note_request(&mut prepared);
+        if let Err(fault) = self.note_request(&mut prepared) {
+            return Ok(Requested { guard, prepared, opened: Err(fault) });
+        }
         if !prepared.freed.is_empty() {
             self.linked = self.services.linker.link(&prepared.freed, self.run.id()).await;
         }
@@ -228,17 +230,17 @@ impl<'a> TurnDriver<'a> {
         }
     }
 
-    fn note_request(&self, prepared: &mut Prepared) {
+    fn note_request(&self, prepared: &mut Prepared) -> Result<(), Fault> {
         let now = clock::now();
         let caller = Some(&self.turn.caller).filter(|caller| caller.is_authenticated());
-        self.run.update(Publish::Now, |state| {
+        self.run.update_turn(Publish::Now, |state| {
             state.caller = caller.map(|caller| caller.name.as_str().into());
             state.record.set_time(now);
             state.set(RunState::Running, now);
             if let Some(input) = prepared.input.take() {
                 state.record.set_input(input);
             }
-        });
+        })
     }
 
     /// Calls the agent, and waits until the store knows the run.
@@ -259,7 +261,7 @@ impl<'a> TurnDriver<'a> {
             let sessions = self.services.runs.sessions();
             let saved = async { if begins { commit::saved(sessions, &self.turn.session).await } else { Ok(()) } };
             // The client that gets this refusal does not know the run, and no one else shall.
-            tokio::try_join!(opened, saved).map(drop).inspect_err(|_| discard(self.run, &self.turn.session))
+            tokio::try_join!(opened, saved).map(drop).inspect_err(|_| discard(self.run, &self.turn))
         };
 
         if self.turn.policy.record_only {
@@ -321,28 +323,28 @@ impl<'a> TurnDriver<'a> {
     /// Records how the answer ended.
     fn note_end(&mut self, result: Result<(), Fault>) {
         let Self { run, normalizer, cause, .. } = self;
-        run.update(Publish::Now, |state| {
+        let Err(fault) = result else {
+            return run.update(Publish::Now, |state| state.record.set_time(clock::now()));
+        };
+        let is_canceled = run.cancel.is_set() && fault.kind == FaultKind::Canceled;
+        *cause = Some(fault);
+        // If the run was ended from outside, the turn has its end.
+        let _ = run.update_turn(Publish::Now, |state| {
             state.record.set_time(clock::now());
-            match result {
-                Ok(()) => {}
-                Err(fault) if run.cancel.is_set() && fault.kind == FaultKind::Canceled => {
-                    cause.clone_from(&state.cancel_reason);
-                    match cause {
-                        Some(reason) => normalizer.fail(&mut state.record, reason),
-                        None => normalizer.cancel(&mut state.record),
-                    }
-                }
-                Err(fault) => {
-                    normalizer.fail(&mut state.record, &fault);
-                    *cause = Some(fault);
-                }
+            if is_canceled {
+                cause.clone_from(&state.cancel_reason);
+            }
+            match cause {
+                Some(fault) => normalizer.fail(&mut state.record, fault),
+                None => normalizer.cancel(&mut state.record),
             }
         });
     }
 
     /// Ends a turn that only records its input.
     fn end_unanswered(&self) {
-        self.run.update(Publish::Now, |state| {
+        // If the run was ended from outside, the turn has its end.
+        let _ = self.run.update_turn(Publish::Now, |state| {
             state.record.set_time(clock::now());
             state.record.start_answer();
             state.record.finish_turn(End::Completed, None);
@@ -368,7 +370,7 @@ impl<'a> TurnDriver<'a> {
             self.refusal = cause.or_else(|| self.run.view(|view| view.run().error().map(faults::from_run_error)));
         }
         if self.turn.policy.discard_if_unreached && self.refusal.is_some() && self.turn.is_awaited() {
-            discard(self.run, &self.turn.session);
+            discard(self.run, &self.turn);
         }
     }
 }

@@ -8,13 +8,13 @@ use interlingua_core::{Fault, FaultKind};
 
 use crate::faults;
 use crate::runs::{ActiveRun, Publish, Turn};
-use crate::sessions::Session;
 use interlingua_base::clock;
 
 /// Ends a turn that the agent never started. A run with earlier turns returns to its previous state. Returns the fault
 /// that the client gets; `None`: the client gets the run.
 pub(super) fn end_unreached(run: &ActiveRun, normalizer: &mut Normalizer, turn: &Turn, fault: Fault) -> Option<Fault> {
-    run.update(Publish::Now, |state| {
+    // If the run was ended from outside, the turn has its end.
+    let _ = run.update_turn(Publish::Now, |state| {
         state.record.set_time(clock::now());
         if fault.kind == FaultKind::Canceled {
             return normalizer.cancel(&mut state.record);
@@ -40,10 +40,10 @@ pub(super) fn end_unreached(run: &ActiveRun, normalizer: &mut Normalizer, turn: 
 }
 
 /// Makes a run unfindable, because its client got a fault instead.
-pub(super) fn discard(run: &ActiveRun, session: &Session) {
+pub(super) fn discard(run: &ActiveRun, turn: &Turn) {
     let previous = run.update(Publish::Later, |state| {
         state.about.stored = false;
         state.about.previous
     });
-    session.forget_run(run.id(), previous);
+    turn.session.forget_run(run.id(), previous);
 }
