@@ -3,8 +3,9 @@
 use interlingua::store::{DocumentStore, Expect, Sqlite, SqliteOptions, Store};
 use serde_json::{Value, json};
 
+use crate::sessions::approval_request_after;
 use crate::support::agent::text_reply;
-use crate::support::gateway::{Gateway, agent};
+use crate::support::gateway::{Gateway, agent, last_input_text};
 use crate::support::upstream::Upstream;
 
 fn config(upstream: &Upstream) -> String {
@@ -13,6 +14,10 @@ fn config(upstream: &Upstream) -> String {
          [[routes]]\nprotocol = \"responses\"\npath = \"/v1\"\nagents = [\"friday\"]\n",
         agent("friday", &upstream.url("/process"), "", "")
     )
+}
+
+fn in_memory(upstream: &Upstream) -> String {
+    config(upstream).replace("kind = \"sqlite\"\npath = \"runs.db\"\n", "kind = \"memory\"\n")
 }
 
 fn open(folder: &std::path::Path) -> Sqlite {
@@ -135,6 +140,72 @@ async fn paging_through_a_conversation_yields_every_item_in_order() {
     let expected: Vec<String> =
         all.iter().enumerate().filter(|(at, _)| ![1, 3].contains(at)).map(|(_, text)| text.clone()).collect();
     assert_eq!(left, expected);
+}
+
+/// A turn in a conversation, sent while `meanwhile` runs as soon as the agent has it.
+async fn turn_during(
+    gateway: &Gateway,
+    upstream: &Upstream,
+    conversation: &str,
+    meanwhile: impl Future<Output = ()>,
+) -> Value {
+    let body = json!({ "model": "friday", "conversation": conversation, "input": "first" });
+    let sent = upstream.requests().len() + 1;
+    let meanwhile = async {
+        upstream.wait_for_requests(sent).await;
+        meanwhile.await;
+        upstream.open("on");
+    };
+    let (response, ()) = tokio::join!(gateway.post("/v1/responses", &body), meanwhile);
+    assert_eq!(response.status, 200, "{}", response.text());
+    response.json()
+}
+
+async fn turn(gateway: &Gateway, conversation: &str, input: Value) -> Value {
+    let body = json!({ "model": "friday", "conversation": conversation, "input": input });
+    let response = gateway.post("/v1/responses", &body).await;
+    assert_eq!(response.status, 200, "{}", response.text());
+    response.json()
+}
+
+/// The session and the texts of the latest request to an agent.
+fn latest(upstream: &Upstream) -> (Value, Vec<String>) {
+    let body = upstream.requests().pop().expect("a request").json();
+    let text = |message: &Value| message["content"][0]["text"].as_str().map(str::to_owned);
+    let texts = body["input"].as_array().expect("an input").iter().filter_map(text).collect();
+    (body["session_id"].clone(), texts)
+}
+
+#[tokio::test]
+async fn an_answer_reaches_the_session_that_asked_although_items_were_added_meanwhile() {
+    let upstream = Upstream::with_handler(|request| match last_input_text(&request.json()).as_str() {
+        "first" => approval_request_after("on"),
+        _ => text_reply(&["done"]),
+    });
+    let gateway = Gateway::with_config(&in_memory(&upstream)).await;
+    let id = created(&gateway, &[]).await;
+    let added = async { assert_eq!(append(&gateway, &id, &[user_item("added")]).await, 200) };
+    let asked = turn_during(&gateway, &upstream, &id, added).await;
+    let (session, _) = latest(&upstream);
+
+    let output = asked["output"].as_array().expect("items");
+    let item = output.iter().find(|item| item["type"] == "mcp_approval_request").expect("a question");
+    turn(
+        &gateway,
+        &id,
+        json!([{ "type": "mcp_approval_response", "approval_request_id": item["id"], "approve": true }]),
+    )
+    .await;
+    let answer = upstream.requests().pop().expect("the answer").json();
+    let kinds: Vec<&str> =
+        answer["input"].as_array().expect("an input").iter().filter_map(|one| one["type"].as_str()).collect();
+    assert_eq!(answer["session_id"], session, "only this session has the item");
+    assert_eq!(kinds, ["mcp_approval_request", "mcp_approval_response"]);
+
+    turn(&gateway, &id, json!("next")).await;
+    let (other, texts) = latest(&upstream);
+    assert_ne!(other, session, "the agent has not received the item that was added");
+    assert_eq!(texts, ["added", "first", "done", "next"]);
 }
 
 #[tokio::test]

@@ -338,7 +338,7 @@ async fn a_queued_turn_is_refused_if_the_turn_before_it_waits_for_input() {
 }
 
 /// A reply that requests approval once a gate is opened.
-fn approval_request_after(gate: &str) -> Reply {
+pub(crate) fn approval_request_after(gate: &str) -> Reply {
     let data = json!({ "id": "appr-1", "name": "rm", "arguments": "{}", "server_label": "files" });
     let message = json!({ "object": "message", "status": "completed", "id": "m", "type": "mcp_approval_request",
         "role": "assistant", "content": [{ "object": "content", "type": "data", "data": data }] });

@@ -148,6 +148,9 @@ pub(crate) struct Prepared {
     pub(crate) decided: bool,
     /// The index after the last entry of the session that it was prepared from.
     pub(crate) known_entries: u64,
+    /// True if the agent remembers something else than the entries, also after the turn: it did not get the history,
+    /// because the turn answers an item that only its own session has.
+    pub(crate) leaves_stale: bool,
     /// True if the session begins with messages of its client: they have to be safe before the agent's answer is shown.
     pub(crate) begins: bool,
     /// The input with its answers in canonical form, if that differs from what the client sent.

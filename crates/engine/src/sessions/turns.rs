@@ -65,6 +65,8 @@ pub(crate) struct TurnNote<'a> {
     pub(crate) memory: AgentMemory,
     /// The index after the last entry that the turn was prepared from.
     pub(crate) known_entries: u64,
+    /// True if the agent was not sent the history, although it remembers something else.
+    pub(crate) leaves_stale: bool,
     /// The entries and questions of the turn. `None`: it failed or was canceled.
     pub(crate) success: Option<TurnSuccess<'a>>,
     /// The endpoint that received the turn. `None`: none did.
@@ -160,6 +162,12 @@ impl Session {
         }
     }
 
+    /// True if a request answers a pending item. Takes no answer.
+    pub(crate) fn answers_item(&self, input: Input, answers: Vec<Answer>, policy: AnswerPolicy, now: Millis) -> bool {
+        let mut waiting = self.doc().waiting.clone();
+        matches!(waiting.take(input, answers, policy, now), Outcome::Send { answered, .. } if !answered.is_empty())
+    }
+
     /// The request was never sent: its items are open again, with the decisions of earlier requests.
     pub(crate) fn put_back(&self, taken: TakenAnswers) {
         self.doc().waiting.put_back(taken);
@@ -239,7 +247,7 @@ impl Session {
             }
             if memory == AgentMemory::Current {
                 doc.seen = doc.next;
-                doc.stale = !is_kept || is_behind;
+                doc.stale = !is_kept || is_behind || note.leaves_stale;
             } else {
                 doc.stale |= branches_off;
             }
@@ -302,6 +310,7 @@ mod tests {
             taken: None,
             memory: AgentMemory::Current,
             known_entries,
+            leaves_stale: false,
             success: Some(success),
             home: None,
             is_home_lost: false,

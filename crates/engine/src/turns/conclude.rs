@@ -258,6 +258,7 @@ fn note_in_session(
         taken: prepared.taken.take(),
         memory,
         known_entries: prepared.known_entries,
+        leaves_stale: prepared.leaves_stale,
         success,
         home: prepared.home.clone(),
         is_home_lost: !is_good && prepared.resent.is_some(),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use interlingua_core::answer;
 use interlingua_core::capability::HistoryNeed;
+use interlingua_core::event::Millis;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{AgentRequest, Input, Message, Role};
 use interlingua_core::{Fault, Json, RunId};
@@ -51,6 +52,8 @@ struct Memory {
     upstream_id: String,
     connector_state: Json,
     losses: Losses,
+    /// See [`Prepared::leaves_stale`].
+    leaves_stale: bool,
     /// What the session begins with. `None`: it goes on.
     begins: Option<Vec<Entry>>,
 }
@@ -103,9 +106,9 @@ impl ContextBuilder {
 
         let now = clock::now();
         let snapshot = session.snapshot();
-        let Memory { before, upstream_id, mut connector_state, losses, begins } = match &spoken.basis {
+        let Memory { before, upstream_id, mut connector_state, losses, leaves_stale, begins } = match &spoken.basis {
             Basis::Begins(history) => beginning(session, &snapshot, agent, history),
-            basis => self.memory(session, &snapshot, agent, basis).await?,
+            _ => self.memory(session, &snapshot, agent, spoken, now).await?,
         };
 
         // After everything that may fail or be canceled, so that such a request answers nothing; and in one step, so
@@ -153,6 +156,7 @@ impl ContextBuilder {
             taken: Some(taken),
             decided,
             known_entries: if replaces_entries { entries_end } else { snapshot.entries.end() },
+            leaves_stale,
             begins: begins_with_messages,
             input: recorded,
             said,
@@ -175,6 +179,7 @@ impl ContextBuilder {
         let entries = session.entries();
         let past = self.past(session, &entries, agent, &spoken.basis).await?;
         prepared.known_entries = entries.end();
+        prepared.leaves_stale = false;
         let before = Before::History(noting_cut(past, &mut prepared.losses));
 
         let upstream_id = session.new_upstream_id();
@@ -190,26 +195,31 @@ impl ContextBuilder {
     }
 
     /// What the agent is sent besides the input: the whole history where it does not keep it, or has kept something
-    /// else.
+    /// else. An agent that has kept something else and gets an answer goes on from that: only its own session has the
+    /// item.
     async fn memory(
         &self,
         session: &Session,
         snapshot: &SessionSnapshot,
         agent: &Agent,
-        basis: &Basis,
+        spoken: &Spoken,
+        now: Millis,
     ) -> Result<Memory, Fault> {
+        let basis = &spoken.basis;
         let entries = &snapshot.entries;
         let is_exact = snapshot.is_conversation || basis.is_exact();
         let branches_off = basis.branch(entries.last_run).is_some();
         let remembers_otherwise = is_exact && (snapshot.is_stale || branches_off);
+        let needs_history = agent.history == History::Upstream && remembers_otherwise;
+        let leaves_stale = needs_history && takes_history(agent) && answers_item(session, spoken, now);
         let mut losses = Losses::new();
         let sends_all = match agent.history {
             History::Gateway => true,
-            History::Upstream if remembers_otherwise && !takes_history(agent) => {
+            History::Upstream if needs_history && (leaves_stale || !takes_history(agent)) => {
                 losses.lost(ContentKind::History, "the agent goes on from what it remembers itself");
                 false
             }
-            History::Upstream => remembers_otherwise,
+            History::Upstream => needs_history,
         };
 
         let mut upstream_id = snapshot.upstream_id.clone();
@@ -232,7 +242,7 @@ impl ContextBuilder {
             Before::Unseen(Vec::new())
         };
 
-        Ok(Memory { before, upstream_id, connector_state, losses, begins: None })
+        Ok(Memory { before, upstream_id, connector_state, losses, leaves_stale, begins: None })
     }
 
     /// What was said before, up to the end of the session or of a branch.
@@ -280,7 +290,14 @@ fn beginning(session: &Session, snapshot: &SessionSnapshot, agent: &Agent, histo
         Before::Unseen(Vec::new())
     };
 
-    Memory { before, upstream_id, connector_state: Json::null(), losses, begins: Some(entries) }
+    let connector_state = Json::null();
+    Memory { before, upstream_id, connector_state, losses, leaves_stale: false, begins: Some(entries) }
+}
+
+/// True if the turn answers a pending item of its session.
+fn answers_item(session: &Session, spoken: &Spoken, now: Millis) -> bool {
+    let (input, answers) = (spoken.request.input.clone(), spoken.answers.clone());
+    session.answers_item(input, answers, spoken.answer_policy, now)
 }
 
 /// True if the agent's protocol has a place for earlier turns.
