@@ -75,6 +75,32 @@ async fn a_stream_continues_with_a_turn_of_another_gateway() {
 }
 
 #[tokio::test]
+async fn a_message_during_a_turn_of_another_gateway_gets_its_turn() {
+    let upstream = Upstream::in_order([
+        text_reply_until(&["first"], "on"),
+        text_reply_until(&["second"], "go"),
+        text_reply(&["third"]),
+    ]);
+    let stand = stand(&upstream);
+    let (here, there) = (stand.gateway().await, stand.gateway().await);
+    let (first, id) = begin(&here).await;
+    let mut second = post(&there, "stream", &message("two", Some(&id))).await;
+    assert_eq!(state(&second.frame().await.unwrap()), "WORKING");
+    upstream.open("on");
+    upstream.wait_for_requests(2).await;
+    let mut third = post(&here, "stream", &message("three", Some(&id))).await;
+    assert_eq!(state(&third.frame().await.unwrap()), "WORKING");
+
+    upstream.open("go");
+    for mut stream in [first, second, third] {
+        let frames = stream.frames().await;
+        assert_eq!(frames.last().map(state), Some("COMPLETED"), "{frames:#?}");
+        assert!(frames.iter().any(|frame| frame.to_string().contains("third")), "{frames:#?}");
+    }
+    assert_eq!(upstream.requests().len(), 3, "each message reaches the agent");
+}
+
+#[tokio::test]
 async fn a_turn_that_never_reaches_its_agent_leaves_the_run_as_the_other_gateway_ended_it() {
     let upstream = Upstream::in_order([text_reply_until(&["first"], "on"), Reply::complete(503, &[], "down")]);
     let stand = stand(&upstream);

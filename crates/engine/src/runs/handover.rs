@@ -11,6 +11,7 @@ use super::active_run::{ActiveRun, Publish};
 use super::commit;
 use super::table::RunTable;
 use crate::backoff::Backoff;
+use crate::faults::store_fault;
 use crate::sessions::Session;
 
 /// Ends runs that no other replica took.
@@ -23,8 +24,8 @@ impl Handover {
         Self { runs }
     }
 
-    /// Waits until all turns that are in line now were taken or given up, and ends the run as it would have ended
-    /// without them, if none of them was its own.
+    /// Waits until no turn of the run is in line: all were taken or given up. If none was taken, it ends the run as it
+    /// would have ended without them.
     pub(crate) fn watch(self: &Arc<Self>, run: &ActiveRun, session: &Arc<Session>) {
         let (this, id, session) = (Arc::clone(self), run.id(), Arc::clone(session));
         tokio::task::spawn_local(async move {
@@ -41,9 +42,15 @@ impl Handover {
 
     async fn end_if_left(&self, id: RunId, session: &Arc<Session>) -> Result<(), Fault> {
         let sessions = self.runs.sessions();
-        let queued = sessions.enqueue(session, None, usize::MAX).await?;
-        let _guard = sessions.turn_of(queued).await?;
-        let Some(end) = session.handed_over(id) else { return Ok(()) };
+        let (_guard, end) = loop {
+            let queued = sessions.enqueue(session, None, usize::MAX).await?;
+            let guard = sessions.turn_of(queued).await?;
+            let Some(end) = session.handed_over(id) else { return Ok(()) };
+            // A turn that came later is in line, too: it continues the run, or leaves it as it is now.
+            if !self.is_continued(id).await? {
+                break (guard, end);
+            }
+        };
 
         if let Some(run) = self.runs.find(id).await?.filter(|run| run.run_state().is_waiting()) {
             let run = self.runs.activate(run).await?;
@@ -61,5 +68,10 @@ impl Handover {
         }
         session.take_handed_over(id);
         sessions.save(session).await
+    }
+
+    async fn is_continued(&self, id: RunId) -> Result<bool, Fault> {
+        let Some(shared) = self.runs.store().shared() else { return Ok(false) };
+        shared.is_continued(id).await.map_err(store_fault)
     }
 }
