@@ -11,7 +11,6 @@ use super::active_run::{ActiveRun, Publish};
 use super::commit;
 use super::table::RunTable;
 use crate::backoff::Backoff;
-use crate::faults::store_fault;
 use crate::sessions::Session;
 
 /// Ends runs that no other replica took.
@@ -47,7 +46,7 @@ impl Handover {
             let guard = sessions.turn_of(queued).await?;
             let Some(end) = session.handed_over(id) else { return Ok(()) };
             // A turn that came later is in line, too: it continues the run, or leaves it as it is now.
-            if !self.is_continued(id).await? {
+            if !self.runs.is_continued(id).await? {
                 break (guard, end);
             }
         };
@@ -68,10 +67,5 @@ impl Handover {
         }
         session.take_handed_over(id);
         sessions.save(session).await
-    }
-
-    async fn is_continued(&self, id: RunId) -> Result<bool, Fault> {
-        let Some(shared) = self.runs.store().shared() else { return Ok(false) };
-        shared.is_continued(id).await.map_err(store_fault)
     }
 }

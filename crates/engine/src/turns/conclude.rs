@@ -151,7 +151,8 @@ impl Concluder {
             self.save_session(run, turn, &open).await;
         }
 
-        let continued = self.is_continued(run, turn).await;
+        let may_continue = turn.policy.turns.are_many();
+        let continued = may_continue && self.runs.is_continued(run.id()).await.unwrap_or(false);
         if let (true, RunState::Ended(end)) = (continued, state) {
             // In the session before the run waits, too: for clients of other replicas it never does.
             turn.session.hand_over(run.id(), end);
@@ -193,14 +194,6 @@ impl Concluder {
 
         take_back(run.id(), turn, ended.index(), connection.as_deref(), next);
         None
-    }
-
-    /// True if another replica waits to take the run's next turn.
-    async fn is_continued(&self, run: &ActiveRun, turn: &Turn) -> bool {
-        match self.runs.store().shared() {
-            Some(shared) if turn.policy.turns.are_many() => shared.is_continued(run.id()).await.unwrap_or(false),
-            _ => false,
-        }
     }
 
     /// Writes the session of a turn. Other replicas read it there, so a shared store that cannot be reached is waited
