@@ -20,6 +20,8 @@ use interlingua_store::{Expect, Signal};
 
 /// How long a caller waits for a run to end that it has canceled. After that the run is shown as it stands.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause before a run is deleted again that its process has not released.
+const RELEASE_INTERVAL: Duration = Duration::from_millis(100);
 /// How long the process that drives a run is given to stop it before it is asked again.
 const SIGNAL_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -264,7 +266,21 @@ impl Canceller {
 
     /// Cancels a run of the caller and deletes it.
     pub(crate) async fn delete(&self, target: &Target, scope: &Scope) -> Result<(), Fault> {
-        let run = self.cancel(target, scope).await?;
+        let mut run = self.cancel(target, scope).await?;
+        let deadline = Instant::now() + CANCEL_TIMEOUT;
+        loop {
+            match self.delete_ended(run.clone(), scope).await {
+                // The process that had it has not released it yet.
+                Err(fault) if fault.kind == FaultKind::Restarted && Instant::now() < deadline => {
+                    tokio::time::sleep(RELEASE_INTERVAL).await;
+                    run = self.find_again(run).await?;
+                }
+                deleted => return deleted,
+            }
+        }
+    }
+
+    async fn delete_ended(&self, run: RunHandle, scope: &Scope) -> Result<(), Fault> {
         let id = run.id();
         let session = self.runs.session_of(&run).await?;
         let is_history = self.runs.sessions().entries().contain_run(&session, id).await?;
