@@ -307,8 +307,8 @@ impl Gateway {
         let engine = Engine::new(agents, Arc::clone(&store), webhooks, rules, Arc::clone(&callers), limits, metrics);
 
         let recovered = match engine.recover().await {
-            // A shared store is waited for: what others left is closed once it is reached.
-            Err(StoreError::Unavailable { reason }) if store.shared().is_some() => {
+            // A store behind a network is waited for: runs that others left are closed once it is reached.
+            Err(StoreError::Unavailable { reason }) => {
                 tracing::warn!(
                     reason,
                     "the store is unreachable at the start: the gateway waits for it and refuses new runs"

@@ -52,7 +52,7 @@ use self::turns::{
 use interlingua_base::ports::WebhookClient;
 use interlingua_callers::Callers;
 use interlingua_observe::metrics::{Levels, Metrics};
-use interlingua_store::{Health, ReplicaStatus, SharedStore, Store, StoreError, StoreSizes};
+use interlingua_store::{Health, ReplicaStatus, Store, StoreError, StoreSizes};
 
 /// The maximum duration of [`Call::Wait`].
 const MAX_WAIT: Duration = Duration::from_secs(1);
@@ -234,7 +234,7 @@ impl Engine {
     /// Status of this process among the replicas that share its store. `None`: the store is local.
     #[must_use]
     pub fn replica(&self) -> Option<ReplicaStatus> {
-        self.0.runs.store().shared().map(SharedStore::status)
+        self.0.runs.store().replica()
     }
 
     /// Number of runs in memory.

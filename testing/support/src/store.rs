@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::stream::BoxStream;
 use interlingua::store::{
     Claim, Conflict, Coordination, Document, DocumentEntry, DocumentStore, DocumentWrite, Expect, Journal, LoadCost,
-    Query, Retention, RetentionReport, RunPage, RunStore, SharedStore, Signal, Store, StoreError, StoreFuture,
-    StoredRun, Version,
+    Query, ReplicaStatus, Retention, RetentionReport, RunPage, RunStore, RunUpdate, Signal, Store, StoreError,
+    StoreFuture, StoredRun, TurnQueue, Version,
 };
 use interlingua_core::RunId;
 use interlingua_core::event::Millis;
@@ -229,13 +230,37 @@ impl Coordination for FaultyStore {
     fn recover(&self) -> StoreFuture<Vec<RunId>> {
         self.inner.recover()
     }
+
+    fn turns(&self) -> &dyn TurnQueue {
+        self.inner.turns()
+    }
+
+    fn replica(&self) -> Option<ReplicaStatus> {
+        self.inner.replica()
+    }
+
+    fn write_timeout(&self) -> Option<Duration> {
+        self.inner.write_timeout()
+    }
+
+    fn runs_move(&self) -> bool {
+        self.inner.runs_move()
+    }
+
+    fn let_go(&self, run: &Arc<dyn Journal>) {
+        self.inner.let_go(run);
+    }
+
+    fn follow(&self, id: RunId, from: u64) -> Option<BoxStream<'static, Result<RunUpdate, StoreError>>> {
+        self.inner.follow(id, from)
+    }
+
+    fn replaces(&self, known: Option<Version>) -> Expect {
+        self.inner.replaces(known)
+    }
 }
 
 impl Store for FaultyStore {
-    fn shared(&self) -> Option<&dyn SharedStore> {
-        self.inner.shared()
-    }
-
     fn retain(&self, policy: Retention, now: Millis) -> StoreFuture<RetentionReport> {
         self.inner.retain(policy, now)
     }

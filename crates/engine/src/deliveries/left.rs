@@ -5,7 +5,6 @@
 //! ([`super::table`]).
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,8 +28,6 @@ pub(crate) struct LeftDeliveries {
     deliveries: Arc<Deliveries>,
     rules: Arc<SharedRules>,
     looked_at: Mutex<Option<Instant>>,
-    /// True: no other process can have left something.
-    is_done: AtomicBool,
 }
 
 impl LeftDeliveries {
@@ -40,23 +37,17 @@ impl LeftDeliveries {
             deliveries: Arc::clone(deliveries),
             rules: Arc::clone(rules),
             looked_at: Mutex::default(),
-            is_done: AtomicBool::new(false),
         }
     }
 
-    /// Called every second. Looks for lost processes every few seconds; in a store of one process, until nothing is
-    /// left of those before it.
+    /// Called every second. Looks for lost processes every few seconds.
     pub(crate) async fn look(&self) {
-        if self.runs.is_shared() {
-            self.undelivered().keep_lease().await;
-        }
-        if self.is_done.load(Ordering::Relaxed) || !self.is_due() {
+        self.undelivered().keep_lease().await;
+        if !self.is_due() {
             return;
         }
-
-        match self.resume_all().await {
-            Ok(is_all) => self.is_done.store(is_all && !self.runs.is_shared(), Ordering::Relaxed),
-            Err(error) => tracing::debug!(%error, "what lost gateways have not pushed cannot be looked for"),
+        if let Err(error) = self.resume_all().await {
+            tracing::debug!(%error, "what lost gateways have not pushed cannot be looked for");
         }
     }
 
@@ -73,17 +64,13 @@ impl LeftDeliveries {
         is_due
     }
 
-    /// True if nothing is left.
-    async fn resume_all(&self) -> Result<bool, StoreError> {
-        let mut is_all = true;
+    async fn resume_all(&self) -> Result<(), StoreError> {
         for process in self.undelivered().lost_processes().await? {
             if self.resume_of(&process).await? {
                 self.undelivered().release(&process);
-            } else {
-                is_all = false;
             }
         }
-        Ok(is_all)
+        Ok(())
     }
 
     /// True if a process has left nothing more.

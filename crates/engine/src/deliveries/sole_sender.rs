@@ -3,8 +3,8 @@
 //! more.
 //!
 //! A lease says who may begin. A document says how much was sent and who has begun last: it is read before each
-//! request, so that a replica that was paused, or is cut off, sends nothing after another one has begun. A process that
-//! has the store for itself has the right at once, and only notes. Not here: what is sent ([`super::delivery`]).
+//! request, so that a replica that was paused, or is cut off, sends nothing after another one has begun; not where no
+//! other process writes documents. Not here: what is sent ([`super::delivery`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,12 +73,10 @@ impl SoleSender {
         from: impl Fn(Option<u64>) -> u64,
     ) -> Option<(Self, u64)> {
         let (holder, began) = (clock::new_id().to_string(), Instant::now());
-        let is_shared = store.shared().is_some();
         let mut backoff = Backoff::new();
         while began.elapsed() < TIMEOUT {
             // A store that fails is asked again: the run goes on meanwhile, and nothing is sent that is not safe.
-            let leased = if is_shared { store.lease(&lease(key), &holder, LEASE).await } else { Ok(true) };
-            let entered = match leased {
+            let entered = match store.lease(&lease(key), &holder, LEASE).await {
                 Ok(true) => Self::enter(store, key, &holder, &from).await,
                 Ok(false) => Ok(None),
                 Err(error) => Err(error),
@@ -116,7 +114,7 @@ impl SoleSender {
     pub(super) async fn note(&mut self, sent: u64) {
         self.noted().await;
         let value = Progress { sent, holder: Some(&self.holder) }.to_bytes();
-        let expect = if self.is_shared() { Expect::Version(self.version) } else { Expect::Any };
+        let expect = self.store.replaces(Some(self.version));
         self.noting = Some(self.store.put(COLLECTION, &self.key, value, expect, clock::now()));
     }
 
@@ -133,7 +131,7 @@ impl SoleSender {
     /// Waits until it is sure whether this one may still send: not while the store cannot be reached, since another
     /// replica may have begun.
     pub(super) async fn may_send(&mut self) -> bool {
-        if !self.is_shared() {
+        if self.is_alone() {
             return true;
         }
         let mut backoff = Backoff::new();
@@ -162,9 +160,21 @@ impl SoleSender {
         self.store.lease(&lease(&self.key), &self.holder, LEASE).await
     }
 
-    /// True if other replicas may send.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.store.shared().is_some()
+    /// True if no other process writes the document: it holds the last note of this sender.
+    fn is_alone(&self) -> bool {
+        self.store.replaces(Some(self.version)) == Expect::Any
+    }
+
+    /// When the right has to be renewed. `None`: no other process can have it.
+    pub(super) fn renewal(&self) -> Option<Instant> {
+        (!self.is_alone()).then(|| self.renewed_at + RENEWAL)
+    }
+
+    /// All is given up: a receiver that is named again gets only later steps.
+    pub(super) async fn forget(&mut self) {
+        self.noted().await;
+        // Not waited for. Another version is another sender's, or the receiver's that was named again.
+        drop(self.store.delete(COLLECTION, &self.key, Expect::Version(self.version)));
     }
 
     /// Keeps the right while there is nothing to send. False: another replica has it.
@@ -175,9 +185,7 @@ impl SoleSender {
 
 impl Drop for SoleSender {
     fn drop(&mut self) {
-        if self.is_shared() {
-            drop(self.store.release(&lease(&self.key), &self.holder));
-        }
+        drop(self.store.release(&lease(&self.key), &self.holder));
     }
 }
 

@@ -12,7 +12,7 @@ use interlingua_core::push::PushNotifiers;
 use interlingua_core::{Fault, FaultKind, Json, RunId};
 use tokio::task::AbortHandle;
 
-use super::delivery::{Delivery, Outbox, Receiver, Start};
+use super::delivery::{Delivery, NOT_BEGUN, Outbox, Receiver, Start};
 use super::gate::Gate;
 use super::sole_sender;
 use super::undelivered::{Left, Undelivered};
@@ -109,7 +109,8 @@ impl Deliveries {
         let tasks = self.lock();
         let is_of_run = |task: &&Task| task.run.upgrade().is_some_and(|of| of.id() == run);
         let under_way = tasks.by_key.values().filter(|task| !task.handle.is_finished()).filter(is_of_run);
-        under_way.map(|task| task.delivered.load(Ordering::Relaxed)).collect()
+        let delivered = under_way.map(|task| task.delivered.load(Ordering::Relaxed));
+        delivered.map(|steps| if steps == NOT_BEGUN { 0 } else { steps }).collect()
     }
 
     /// The list of deliveries under way.
@@ -163,26 +164,26 @@ impl Deliveries {
                     async move { deliveries.delete_unclaimed(collection, id, key, version).await },
                 );
             }
-            Ok(Some(run)) if self.runs.is_shared() => {
+            Ok(Some(run)) => {
                 let was_sent_to = self.supersede(document.key, scope).await;
-                if run.run_state().is_working() {
+                let is_held = run.run_state().is_working();
+                if is_held {
                     self.notify_holder(id);
                 }
-                if was_sent_to {
+                let is_under_way = self.lock().is_under_way(&scope.document_key(document.key));
+                if is_under_way && !is_held {
+                    // A lost process left it, and it goes on to the receiver as it is named now.
+                    let follower = follow::follow_copy(&self.runs, &run).ok().flatten();
+                    if let Some(copy) = follower.as_ref().and_then(Follower::active_run) {
+                        self.start_one(notifiers, &document, copy, StartReason::Left(0), scope);
+                    }
+                } else if was_sent_to {
                     let (deliveries, scope) = (Arc::clone(self), scope.clone());
                     let key = document.key.to_owned();
-                    let is_held = run.run_state().is_working();
                     tokio::task::spawn_local(async move { deliveries.resume(id, &key, is_held, &scope).await });
                 }
             }
-            Ok(Some(run)) if self.lock().is_under_way(&scope.document_key(document.key)) => {
-                // It was left by the process before this one, and goes on to the receiver as it is named now.
-                let follower = follow::follow_copy(&self.runs, &run).ok().flatten();
-                if let Some(copy) = follower.as_ref().and_then(Follower::active_run) {
-                    self.start_one(notifiers, &document, copy, StartReason::Left(0), scope);
-                }
-            }
-            Ok(Some(_)) | Err(_) => {}
+            Err(_) => {}
         }
     }
 
@@ -217,9 +218,6 @@ impl Deliveries {
 
     /// Whichever replica sends to a receiver as it was named before stops. True if one has begun.
     async fn supersede(&self, key: &str, scope: &Scope) -> bool {
-        if !self.runs.is_shared() {
-            return false;
-        }
         let superseded = sole_sender::supersede(&self.outbox.store, &scope.document_key(key)).await;
         let sent = superseded.unwrap_or_else(|error| {
             tracing::warn!(%error, "a push receiver was configured again, but another gateway may still send with the old configuration");
@@ -261,10 +259,8 @@ impl Deliveries {
 
     /// Another replica drives the run, and sends to its receivers.
     fn notify_holder(&self, run: RunId) {
-        if self.runs.is_shared() {
-            // Not waited for: the store delivers it.
-            drop(self.outbox.store.signal(run, Signal::ReceiversChanged));
-        }
+        // Not waited for: the store delivers it.
+        drop(self.outbox.store.signal(run, Signal::ReceiversChanged));
     }
 
     /// Receivers of a run were named or removed on another replica: starts and ends deliveries.
@@ -308,9 +304,6 @@ impl Deliveries {
         }
         self.end(&scope.document_key(key), scope);
         drop(self.outbox.store.delete(sole_sender::COLLECTION, &scope.document_key(key), Expect::Any));
-        if !self.runs.is_shared() {
-            return;
-        }
         if let Some(run) = key.split('/').next().and_then(RunId::parse)
             && self.runs.get(run).is_none()
         {
@@ -390,7 +383,7 @@ impl Deliveries {
         let listed = self.undelivered.add(document.key, unless_noted);
 
         let (caller, version) = (scope.owner.base_key().to_owned(), document.version);
-        let delivered = Arc::new(AtomicU64::new(from));
+        let delivered = Arc::new(AtomicU64::new(NOT_BEGUN));
         let delivery = Delivery::new(
             Arc::clone(&self.outbox),
             Follower::new(&self.runs, RunHandle::InMemory(run.pin())),
@@ -419,6 +412,7 @@ impl Deliveries {
                 Some((visible, false))
             }
             (StartReason::RunContinues, Some(_)) => None,
+            (StartReason::ReceiverNamed, Some(NOT_BEGUN)) => Some((visible, false)),
             (StartReason::ReceiverNamed, Some(delivered)) => Some((delivered, true)),
             // A run that has ended has no further step.
             (_, None) if is_over => None,
@@ -459,7 +453,8 @@ impl Tasks {
         self.by_key.get(key).is_some_and(|task| !task.handle.is_finished())
     }
 
-    /// How many steps the delivery that is under way has sent. One that does not send the next turn is none.
+    /// How many steps the delivery that is under way has sent, or [`NOT_BEGUN`]. One that does not send the next turn
+    /// is none.
     fn delivered(&self, key: &str) -> Option<u64> {
         let task = self.by_key.get(key).filter(|task| !task.handle.is_finished() && !task.ends_at_rest);
         task.map(|task| task.delivered.load(Ordering::Acquire))

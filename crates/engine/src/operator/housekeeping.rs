@@ -35,9 +35,6 @@ const MAX_INTERVAL: Duration = Duration::from_secs(60);
 /// runs.
 const EARLY_SHARE: u64 = 10;
 const EARLY_RUNS: u64 = 100;
-/// A replica does not know how many runs the others have had: a round begins early once its own are one in so many of
-/// those.
-const EARLY_REPLICAS: u64 = 4;
 
 /// The lease of the replica that deletes what is too old.
 const HOUSEKEEPING: &str = "housekeeping";
@@ -112,18 +109,15 @@ impl Housekeeping {
     /// push is sent.
     async fn pause(&self, interval: Duration) -> bool {
         let (began, ended) = (Instant::now(), self.runs.turns_ended());
-        let mut many = EARLY_RUNS.max(self.rules.load().retention.runs / EARLY_SHARE);
-        if self.runs.is_shared() {
-            many /= EARLY_REPLICAS;
-        }
+        // A replica does not know how many runs the others have had.
+        let replicas = self.runs.store().replica().map_or(1, |replica| replica.replicas.max(1));
+        let many = EARLY_RUNS.max(self.rules.load().retention.runs / EARLY_SHARE) / replicas as u64;
         while began.elapsed() < interval {
             if self.runs.turns_ended() - ended >= many {
                 return true;
             }
             sleep(MIN_INTERVAL).await;
-            if self.runs.is_shared() {
-                self.recover_lost().await;
-            }
+            self.recover_lost().await;
             self.left_deliveries.look().await;
         }
         false
@@ -148,17 +142,12 @@ impl Housekeeping {
     async fn round(&self, holder: &str) {
         if self.has_lease(ROUND, holder).await {
             self.run_once().await;
-            if self.runs.is_shared() {
-                drop(self.runs.store().release(ROUND, holder));
-            }
+            drop(self.runs.store().release(ROUND, holder));
         }
     }
 
-    /// True if this replica has a lease, or there are no others.
+    /// True if this replica has a lease.
     async fn has_lease(&self, key: &str, holder: &str) -> bool {
-        if !self.runs.is_shared() {
-            return true;
-        }
         let lease = self.runs.store().lease(key, holder, 2 * MAX_INTERVAL).await;
         lease.unwrap_or_else(|error| {
             tracing::debug!(%error, "old runs are not deleted now");

@@ -10,50 +10,49 @@ use interlingua_core::Fault;
 use tokio::time::timeout;
 
 use super::active_run::{ActiveRun, Publish};
+use super::waits::within;
 use crate::faults::{self, store_fault};
 use crate::sessions::{Session, SessionTable};
 use interlingua_store::{Store, StoreError, StoreFuture};
 
-/// How long the store may take to write an end.
-pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a caller waits for the store to write a run or a session.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Writes what a run has come to, once `before` has written what has to be in the store first, and publishes it. False:
-/// that took too long, and the run ends as failed instead.
+/// that took longer than `limit`, and the run ends as failed instead; or the run is lost. Without a limit nothing is
+/// withdrawn: the store writes it in the end, or the run is lost.
 pub(crate) async fn publish_when_safe(
     store: &Arc<dyn Store>,
     run: &Arc<ActiveRun>,
+    limit: Option<Duration>,
     before: impl Future<Output = ()>,
 ) -> bool {
-    let is_safe = publish_or_fail(store, run, before).await;
+    let is_safe = publish_or_fail(store, run, limit, before).await;
     run.count_end();
     is_safe
 }
 
-async fn publish_or_fail(store: &Arc<dyn Store>, run: &Arc<ActiveRun>, before: impl Future<Output = ()>) -> bool {
+async fn publish_or_fail(
+    store: &Arc<dyn Store>,
+    run: &Arc<ActiveRun>,
+    limit: Option<Duration>,
+    before: impl Future<Output = ()>,
+) -> bool {
     if run.is_unobserved() {
         // The store never knew it, and no one will look for it.
         run.publish(Publish::Forced);
         return true;
     }
 
-    if store.shared().is_some() {
-        // Other replicas may have seen what this one cannot know to be written: nothing is withdrawn. The store writes
-        // it in the end, or the run is lost.
-        before.await;
-        wait_until_safe(store, run).await;
-        run.publish(Publish::Concluded);
-        return !run.is_lost();
-    }
-
-    let written = timeout(WRITE_TIMEOUT, async {
+    let written = within(limit, async {
         before.await;
         wait_until_safe(store, run).await;
     });
 
-    let in_time = written.await.is_ok();
+    let in_time = written.await.is_some();
     run.publish(Publish::Concluded);
     if in_time {
-        return true;
+        return !run.is_lost();
     }
 
     let failed = run.fail_unwritten(faults::to_run_error(&faults::not_written()));

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
 use interlingua_core::journal::{self, JournalError};
 use interlingua_core::pending::Pending;
 use interlingua_core::{End, Fault, Owner, Record, Run, RunId};
@@ -15,7 +16,7 @@ use tokio::task::AbortHandle;
 
 use super::active_run::{ActiveRun, PinnedRun, Publish, State};
 use crate::sessions::SessionTable;
-use interlingua_store::{RunUpdate, Store};
+use interlingua_store::{RunUpdate, Store, StoreError};
 
 /// All runs that are followed here and may be driven elsewhere.
 pub(super) struct RunsElsewhere {
@@ -23,6 +24,9 @@ pub(super) struct RunsElsewhere {
     sessions: Arc<SessionTable>,
     by_id: Mutex<HashMap<RunId, Copy>>,
 }
+
+/// The committed parts of a run, in order.
+type RunUpdates = BoxStream<'static, Result<RunUpdate, StoreError>>;
 
 /// The copy of a run.
 struct Copy {
@@ -53,25 +57,33 @@ impl RunsElsewhere {
     }
 
     /// Lets a copy grow from now on, unless there is another one of the run already, and follows the one that grows.
-    pub(super) fn add_and_follow(self: &Arc<Self>, run: &Arc<ActiveRun>) -> (PinnedRun, usize) {
+    pub(super) fn add_and_follow(self: &Arc<Self>, run: &Arc<ActiveRun>, updates: RunUpdates) -> (PinnedRun, usize) {
         let mut copies = self.lock();
-        let run = self.add_to(&mut copies, run);
+        let run = self.add_to(&mut copies, run, updates);
         (run.pin(), run.add_follower(false))
     }
 
     /// Lets the copy of a run that is followed grow from now on, unless there is another one of the run already.
     pub(crate) fn add(self: &Arc<Self>, run: &Arc<ActiveRun>) {
-        self.add_to(&mut self.lock(), run);
+        let from = run.view(|view| view.record.len());
+        if let Some(updates) = self.store.follow(run.id(), from) {
+            self.add_to(&mut self.lock(), run, updates);
+        }
     }
 
     /// Returns the copy that grows.
-    fn add_to(self: &Arc<Self>, copies: &mut HashMap<RunId, Copy>, run: &Arc<ActiveRun>) -> Arc<ActiveRun> {
+    fn add_to(
+        self: &Arc<Self>,
+        copies: &mut HashMap<RunId, Copy>,
+        run: &Arc<ActiveRun>,
+        updates: RunUpdates,
+    ) -> Arc<ActiveRun> {
         if let Some(known) = copies.get(&run.id()) {
             return Arc::clone(&known.run);
         }
 
         let (this, fed) = (Arc::clone(self), Arc::clone(run));
-        let feed = tokio::task::spawn_local(async move { this.feed(&fed).await }).abort_handle();
+        let feed = tokio::task::spawn_local(async move { this.feed(&fed, updates).await }).abort_handle();
         copies.insert(run.id(), Copy { run: Arc::clone(run), feed });
         Arc::clone(run)
     }
@@ -89,9 +101,7 @@ impl RunsElsewhere {
     }
 
     /// Takes over what is committed, until the run has ended.
-    async fn feed(&self, run: &Arc<ActiveRun>) {
-        let Some(shared) = self.store.shared() else { return };
-        let mut updates = shared.follow(run.id(), run.view(|view| view.record.len()));
+    async fn feed(&self, run: &Arc<ActiveRun>, mut updates: RunUpdates) {
         let is_over = loop {
             match updates.next().await {
                 Some(Ok(update)) => {

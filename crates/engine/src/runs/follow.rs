@@ -177,7 +177,7 @@ impl Follower {
     /// last step. An error in its place would take the number of a step that the client then misses.
     #[must_use]
     pub fn is_elsewhere(&self) -> bool {
-        self.runs.is_shared() && self.run().view(|view| view.info.stored)
+        self.runs.store().runs_move() && self.run().view(|view| view.info.stored)
     }
 
     /// What is said of steps that stop without an end: a panic has left the run incomplete. Nothing is said of a run

@@ -61,7 +61,8 @@ impl Handover {
                 waits
             });
             if is_ended {
-                commit::publish_when_safe(self.runs.store(), &run, async {}).await;
+                let store = self.runs.store();
+                commit::publish_when_safe(store, &run, store.write_timeout(), async {}).await;
                 self.runs.turn_ended(&run);
             }
         }

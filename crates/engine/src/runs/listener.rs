@@ -11,11 +11,12 @@ use interlingua_core::{Fault, RunId};
 use tokio::sync::watch;
 
 use super::table::RunTable;
+use super::waits::within;
 use crate::faults;
 use crate::sessions::Session;
 
 /// Interval at which a session is read again whose runs other replicas may start.
-const SHARED_INTERVAL: Duration = Duration::from_secs(1);
+const REREAD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A stream of notices.
 pub struct Listener {
@@ -88,20 +89,14 @@ impl ListenedSession {
             let mut changed = pin!(self.session.run_started());
             // Registered before the session is read, so that no run is missed in between.
             changed.as_mut().enable();
-            if runs.is_shared() {
-                runs.sessions().refresh_if_outdated(&self.session).await?;
-            }
+            let may_be_outdated = runs.sessions().refresh_if_outdated(&self.session).await?;
             let latest = self.session.latest();
             if let Some(run) = latest.filter(|_| latest != self.latest) {
                 self.latest = latest;
                 return Ok(run);
             }
 
-            if runs.is_shared() {
-                let _ = tokio::time::timeout(SHARED_INTERVAL, changed).await;
-            } else {
-                changed.await;
-            }
+            within(may_be_outdated.then_some(REREAD_INTERVAL), changed).await;
         }
     }
 }

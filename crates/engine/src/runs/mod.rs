@@ -52,4 +52,4 @@ pub(crate) use self::table::{HeldRun, RunTable};
 pub(crate) use self::turn::{Place, Prepared, Spoken, Turn, TurnPermits};
 pub(crate) use self::unread::UnreadBudget;
 pub(crate) use self::unstored::UnstoredRuns;
-pub(crate) use self::waits::{MAX_BACKLOG, poll_once, unless_canceled, wait_for_room};
+pub(crate) use self::waits::{MAX_BACKLOG, poll_once, unless_canceled, wait_for_room, within};

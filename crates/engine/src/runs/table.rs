@@ -118,11 +118,6 @@ impl RunTable {
         &self.store
     }
 
-    /// True if other processes use the same store.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.store.shared().is_some()
-    }
-
     pub(crate) const fn sessions(&self) -> &Arc<SessionTable> {
         &self.sessions
     }
@@ -225,7 +220,7 @@ impl RunTable {
             RunHandle::Stored(stored, pending) => stored.info.state == RunState::Waiting && pending.is_empty(),
             RunHandle::InMemory(_) => false,
         };
-        if !may_be || !self.is_shared() {
+        if !may_be {
             return Ok(false);
         }
         Ok(self.session_of(run).await?.handed_over(run.id()).is_some())
@@ -233,10 +228,7 @@ impl RunTable {
 
     /// True if a turn of this run waits in the line of all replicas.
     pub(crate) async fn is_continued(&self, run: RunId) -> Result<bool, Fault> {
-        match self.store.shared() {
-            Some(shared) => shared.is_continued(run).await.map_err(store_fault),
-            None => Ok(false),
-        }
+        self.store.turns().is_continued(run).await.map_err(store_fault)
     }
 
     /// The session of a run.
@@ -282,12 +274,9 @@ impl RunTable {
         }
     }
 
-    /// A shared store lets go of a run as soon as its pause is written, and its driver a moment later: waits for that,
+    /// A store may let go of a run as soon as its pause is written, and its driver does a moment later: waits for that,
     /// since what is changed here in between belongs to no one.
     async fn release_settled(&self, run: &Arc<ActiveRun>) -> Result<(), Fault> {
-        if !self.is_shared() {
-            return Ok(());
-        }
         if let Some(pause) = run.settling().filter(|_| run.run_state().is_waiting()) {
             let visible = timeout(RELEASE_TIMEOUT, until_visible(run, pause)).await;
             visible.map_err(|_| faults::store_unavailable())?;
@@ -299,11 +288,9 @@ impl RunTable {
     /// Waits until the store knows that a run is here.
     async fn opened(&self, run: &Arc<ActiveRun>, opened: StoreFuture<()>) -> Result<(), Fault> {
         let Err(error) = opened.await else { return Ok(()) };
-        if self.is_shared() {
-            // Another replica has it: this copy is no one's.
-            run.lose();
-            self.remove_copy(run);
-        }
+        // Another replica may have it: this copy is not written.
+        run.lose();
+        self.remove_copy(run);
         Err(match error {
             StoreError::Fenced => faults::busy(&run.view(|view| view.run().session_id.clone())),
             error => store_fault(&error),
@@ -318,18 +305,19 @@ impl RunTable {
         }
     }
 
-    /// Counts a follower of a run that another replica may drive. `None`: nothing more will happen in it, or no other
-    /// process uses the store.
+    /// Counts a follower of a run that another replica may drive. `None`: nothing more will happen in it, or this
+    /// process drives all runs.
     pub(super) fn count_elsewhere(&self, run: &RunHandle) -> Result<Option<(PinnedRun, usize)>, Fault> {
         let RunHandle::Stored(stored, pending) = run else { return Ok(None) };
-        if !self.is_shared() || stored.info.state.is_ended() {
+        if stored.info.state.is_ended() {
             return Ok(None);
         }
         if let Some(known) = self.elsewhere.follow(run.id()) {
             return Ok(Some(known));
         }
+        let Some(updates) = self.store.follow(run.id(), stored.record.len()) else { return Ok(None) };
         let copy = self.copy(stored, pending)?;
-        Ok(Some(self.elsewhere.add_and_follow(&copy)))
+        Ok(Some(self.elsewhere.add_and_follow(&copy, updates)))
     }
 
     /// A copy of a stored run, which does not grow.
@@ -406,20 +394,17 @@ impl RunTable {
             drop(active);
             return self.elsewhere.release_if_unfollowed(run);
         }
-        if run.is_idle() || (self.is_shared() && run.is_at_rest()) {
+        if run.is_idle() || (self.store.runs_move() && run.is_at_rest()) {
             active.remove(run.id());
             drop(active);
             self.let_go(run);
         }
     }
 
-    /// A run that waits is no one's, if there are other replicas: who follows it here sees what any of them does.
+    /// A run that left memory is the store's: who follows it here sees what any process does in it.
     fn let_go(&self, run: &Arc<ActiveRun>) {
-        if !self.is_shared() {
-            return;
-        }
         // Also if it was only held here, and had no turn.
-        drop(self.store.settle(&run.journal()));
+        self.store.let_go(&run.journal());
         if run.is_followed() && !run.run_state().is_ended() {
             self.elsewhere.add(run);
         }

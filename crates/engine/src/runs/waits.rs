@@ -9,7 +9,6 @@ use interlingua_core::Fault;
 use tokio::time::timeout;
 
 use super::active_run::{ActiveRun, Take};
-use super::commit::WRITE_TIMEOUT;
 use super::unread::UnreadBudget;
 use crate::faults;
 
@@ -41,26 +40,26 @@ impl Drop for Reader<'_> {
     }
 }
 
-/// Waits while the store or the readers are too far behind. A store that several processes share writes what is behind
-/// in the end, or this one loses the run, which ends the waiting too.
+/// Does something, for at most this time. `None`: it took longer.
+pub(crate) async fn within<T>(limit: Option<Duration>, doing: impl Future<Output = T>) -> Option<T> {
+    match limit {
+        Some(limit) => timeout(limit, doing).await.ok(),
+        None => Some(doing.await),
+    }
+}
+
+/// Waits while the store or the readers are too far behind. `limit`: the time that the store has; without one it writes
+/// what is behind in the end, or this process loses the run, which ends the waiting too.
 pub(crate) async fn wait_for_room(
     run: &Arc<ActiveRun>,
     unread: &Arc<UnreadBudget>,
-    is_shared: bool,
+    limit: Option<Duration>,
 ) -> Result<(), Fault> {
     run.notify();
     if run.state().is_behind(MAX_BACKLOG) {
         let written = poll_fn(|context| run.poll_written(context, MAX_BACKLOG));
-        let in_time = async {
-            if is_shared {
-                written.await;
-                return Ok(true);
-            }
-            Ok(timeout(WRITE_TIMEOUT, written).await.is_ok())
-        };
-        if !unless_canceled(run, in_time).await? {
-            return Err(faults::not_written());
-        }
+        let in_time = unless_canceled(run, async { Ok(within(limit, written).await) }).await?;
+        in_time.ok_or_else(faults::not_written)?;
     }
 
     let read = poll_fn(|context| run.poll_capacity(context, MAX_BACKLOG, unread));

@@ -66,19 +66,19 @@ pub(crate) struct Session {
     /// True if it lives as long as a connection and is not stored.
     in_memory: AtomicBool,
     doc: Mutex<SessionDoc>,
-    /// As a shared store has it. Locked after the document.
+    /// As the store has it. Locked after the document.
     stored: Mutex<Option<StoredSession>>,
     /// As it was written when the store gave no answer. Locked after `stored`.
     unanswered: Mutex<Option<SessionDoc>>,
     /// True while this replica has its turn: no other one takes turns meanwhile.
     held: AtomicBool,
-    /// Held while it is written to a shared store, or read again.
+    /// Held while it is written, or read again.
     pub(super) saving: Arc<tokio::sync::Mutex<()>>,
     /// Notified when this process starts a run in the session.
     run_started: tokio::sync::Notify,
 }
 
-/// A session as a shared store has it.
+/// A session as the store has it.
 struct StoredSession {
     version: Version,
     doc: SessionDoc,
@@ -118,8 +118,7 @@ impl HeldTicket {
         continues: Option<RunId>,
         most: usize,
     ) -> Result<Option<Self>, Fault> {
-        let Some(shared) = store.shared() else { return Ok(Some(Self { store, ticket: None })) };
-        let ticket = shared.queue_turn(session.as_str(), continues, most).await;
+        let ticket = store.turns().queue_turn(session.as_str(), continues, most).await;
         Ok(ticket.map_err(|error| store_fault(&error))?.map(|ticket| Self { store, ticket: Some(ticket) }))
     }
 
@@ -130,18 +129,16 @@ impl HeldTicket {
 
     /// Waits until it is the first one.
     async fn comes(&self) -> Result<(), Fault> {
-        match (self.store.shared(), &self.ticket) {
-            (Some(shared), Some(ticket)) => shared.wait_for_turn(ticket).await.map_err(|error| store_fault(&error)),
-            _ => Ok(()),
-        }
+        let Some(ticket) = &self.ticket else { return Ok(()) };
+        self.store.turns().wait_for_turn(ticket).await.map_err(|error| store_fault(&error))
     }
 }
 
 impl Drop for HeldTicket {
     fn drop(&mut self) {
-        if let (Some(shared), Some(ticket)) = (self.store.shared(), self.ticket.take()) {
+        if let Some(ticket) = self.ticket.take() {
             // The store does it by itself.
-            drop(shared.leave_turn(ticket));
+            drop(self.store.turns().leave_turn(ticket));
         }
     }
 }
@@ -164,12 +161,12 @@ impl Session {
         }
     }
 
-    /// True if its document may be outdated: other replicas write it, and this one does not have its turn.
+    /// True if its document is outdated once another replica writes it: this one does not have its turn.
     pub(super) fn may_be_outdated(&self) -> bool {
         !self.held.load(Ordering::Acquire) && !self.lives_in_memory()
     }
 
-    /// The version that a shared store had when it was read or written last.
+    /// The version that the store had when it was read or written last.
     pub(super) fn stored_version(&self) -> Option<Version> {
         self.lock_stored().as_ref().map(|stored| stored.version)
     }
@@ -178,7 +175,7 @@ impl Session {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over what a shared store has. What was changed here since it was read last is kept.
+    /// Takes over what the store has. What was changed here since it was read last is kept.
     pub(super) fn update_from(&self, version: Version, theirs: SessionDoc) {
         let (mut doc, mut stored) = (self.doc(), self.lock_stored());
         if stored.as_ref().is_some_and(|stored| stored.version >= version) {
@@ -204,13 +201,13 @@ impl Session {
         *self.lock_stored() = None;
     }
 
-    /// Notes what was written to a shared store.
+    /// Notes what was written.
     pub(super) fn note_stored(&self, version: Version, doc: SessionDoc) {
         *self.lock_stored() = Some(StoredSession { version, doc: as_stored(doc) });
         *self.lock_unanswered() = None;
     }
 
-    /// Notes what may have been written to a shared store.
+    /// Notes what may have been written.
     pub(super) fn note_unanswered(&self, doc: SessionDoc) {
         *self.lock_unanswered() = Some(doc);
     }

@@ -99,16 +99,11 @@ impl SessionTable {
     /// A session in memory, or in the store.
     async fn find_by_key(&self, key: &SessionKey, owner: &Owner) -> Result<Option<Arc<Session>>, Fault> {
         if let Some(session) = self.find_in_memory(key) {
-            if self.is_shared() && session.may_be_outdated() {
-                self.refresh(&session).await?;
-            }
+            self.refresh_if_outdated(&session).await?;
             return Ok(Some(session));
         }
 
         let Some((doc, version)) = self.load(key).await? else { return Ok(None) };
-        if !self.is_shared() {
-            return Ok(Some(self.insert(key.clone(), owner, doc)));
-        }
         let session = Session::new(key.clone(), owner, doc.clone());
         session.note_stored(version, doc.clone());
         let session = self.insert_session(session);
@@ -158,19 +153,24 @@ impl SessionTable {
         Ok(Some((doc, document.version)))
     }
 
-    /// True if other processes use the same sessions.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.store.shared().is_some()
-    }
-
     /// True if other replicas should find a session that they cannot know yet: its first turn begins.
     pub(crate) fn is_unknown_elsewhere(&self, session: &Session) -> bool {
-        self.has_tickets(session) && session.stored_version().is_none()
+        !session.lives_in_memory() && self.condition(session) == Expect::Absent
     }
 
-    /// Reads what other replicas have written, unless this replica has the session's turn.
-    pub(crate) async fn refresh_if_outdated(&self, session: &Session) -> Result<(), Fault> {
-        if session.may_be_outdated() { self.refresh(session).await } else { Ok(()) }
+    /// The condition on which a session is written.
+    fn condition(&self, session: &Session) -> Expect {
+        self.store.replaces(session.stored_version())
+    }
+
+    /// Reads what other replicas have written, unless this replica has the session's turn. False: this process knows
+    /// of every write.
+    pub(crate) async fn refresh_if_outdated(&self, session: &Session) -> Result<bool, Fault> {
+        let may_be_outdated = session.may_be_outdated() && self.condition(session) != Expect::Any;
+        if may_be_outdated {
+            self.refresh(session).await?;
+        }
+        Ok(may_be_outdated)
     }
 
     /// Reads what other replicas have written. What was changed here and is not written yet is kept.
@@ -192,18 +192,13 @@ impl SessionTable {
         if session.resolve_lifetime() == Lifetime::Connection {
             return Ok(());
         }
-        if !self.is_shared() {
-            let Snapshot { writes, indices, replaced, .. } = Self::snapshot(session, Expect::Any);
-            let written = self.store.write(writes, clock::now()).await.map_err(|error| store_fault(&error))?;
-            written.map_err(|_| conflict())?;
-            session.doc().note_written(&indices, replaced);
-            return Ok(());
-        }
 
         let saving = Arc::clone(&session.saving).lock_owned().await;
         for _ in 0..MAX_WRITES {
-            let expect = session.stored_version().map_or(Expect::Absent, Expect::Version);
-            session.doc().name_write();
+            let expect = self.condition(session);
+            if expect != Expect::Any {
+                session.doc().name_write();
+            }
             let Snapshot { writes, indices, replaced, doc } = Self::snapshot(session, expect);
             let written = self.store.write(writes, clock::now());
             // Whether or not the caller waits for it: what is written and not noted would be written again.
@@ -249,7 +244,7 @@ impl SessionTable {
         continues: Option<RunId>,
     ) -> Result<Option<TurnGuard>, Fault> {
         let Some(local) = session.try_local_turn() else { return Ok(None) };
-        if !self.has_tickets(session) {
+        if !has_tickets(session) {
             return Ok(Some(session.guard(local, None)));
         }
         let Some(ticket) = self.ticket(session, continues, 0).await? else { return Ok(None) };
@@ -271,7 +266,7 @@ impl SessionTable {
         limit: usize,
     ) -> Result<Queued, Fault> {
         let queued = session.enqueue(limit)?;
-        if !self.has_tickets(session) {
+        if !has_tickets(session) {
             return Ok(queued);
         }
         let ticket = self.ticket(session, continues, limit).await?;
@@ -280,7 +275,7 @@ impl SessionTable {
 
     /// The turn of a position in the queue, if it is free; the position otherwise.
     pub(crate) async fn try_turn_of(&self, queued: Queued) -> Result<Result<TurnGuard, Queued>, Fault> {
-        let has_tickets = self.has_tickets(queued.session());
+        let has_tickets = has_tickets(queued.session());
         match queued.try_turn() {
             Ok(guard) if has_tickets => self.begin(guard).await.map(Ok),
             turn => Ok(turn),
@@ -289,20 +284,24 @@ impl SessionTable {
 
     /// The turn of a position in the queue, once it comes.
     pub(crate) async fn turn_of(&self, queued: Queued) -> Result<TurnGuard, Fault> {
-        let has_tickets = self.has_tickets(queued.session());
+        let has_tickets = has_tickets(queued.session());
         let guard = queued.turn().await?;
         if has_tickets { self.begin(guard).await } else { Ok(guard) }
     }
 
     /// Other replicas take no turn from now on, and what they have written is known.
     async fn begin(&self, guard: TurnGuard) -> Result<TurnGuard, Fault> {
-        self.refresh(guard.session()).await?;
-        guard.session().hold();
+        let session = guard.session();
+        if self.condition(session) != Expect::Any {
+            let user = session.doc().user_id.clone();
+            self.refresh(session).await?;
+            if user.is_some() && session.doc().user_id != user {
+                // Another user has begun it on another replica, at the same time: with the next request there are two.
+                return Err(faults::busy(&session.id));
+            }
+        }
+        session.hold();
         Ok(guard)
-    }
-
-    fn has_tickets(&self, session: &Session) -> bool {
-        self.is_shared() && !session.lives_in_memory()
     }
 
     async fn ticket(
@@ -356,6 +355,11 @@ impl SessionTable {
             }
         }
     }
+}
+
+/// True if turns of other replicas may be before a session's: not if it ends with a connection to this process.
+fn has_tickets(session: &Session) -> bool {
+    !session.lives_in_memory()
 }
 
 /// Cannot happen: nothing was expected in the document's place.

@@ -89,7 +89,7 @@ impl Canceller {
                 match self.runs.activate(run.clone()).await {
                     Ok(held) => return self.end_held(&held, scope, deadline).await,
                     // Another process has begun its next turn, and not written that yet.
-                    Err(fault) if fault.kind == FaultKind::Busy && self.runs.is_shared() => {}
+                    Err(fault) if fault.kind == FaultKind::Busy => {}
                     Err(fault) => return Err(fault),
                 }
             }
@@ -230,7 +230,8 @@ impl Canceller {
             }
         }
 
-        commit::publish_when_safe(self.runs.store(), run, async {}).await;
+        let store = self.runs.store();
+        commit::publish_when_safe(store, run, store.write_timeout(), async {}).await;
         self.runs.turn_ended(run);
         true
     }

@@ -10,12 +10,13 @@ use interlingua_core::call::RunState;
 use interlingua_core::event::Millis;
 use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::{End, FaultKind, Json, Run, RunId};
+use tokio::time::Instant;
 
 use super::transcripts::Transcripts;
 use crate::backoff::Backoff;
 use crate::faults;
 use crate::pending::{LinkedRuns, PendingIndex};
-use crate::runs::{ActiveRun, ConnectionCache, Handover, Prepared, Publish, RunTable, Turn, commit};
+use crate::runs::{ActiveRun, ConnectionCache, Handover, Prepared, Publish, RunTable, Turn, commit, within};
 use crate::sessions::{AgentMemory, TurnNote, TurnSuccess};
 use interlingua_base::clock;
 
@@ -145,13 +146,13 @@ impl Concluder {
         };
 
         let state = ended.next_state(turn, &open);
-        let is_shared = self.runs.is_shared();
-        if is_shared && changes_session && !run.is_unobserved() {
+        let (limit, began) = (self.runs.store().write_timeout(), Instant::now());
+        if changes_session && !run.is_unobserved() {
             // Other replicas may read an end as soon as it is recorded: what it comes to is in the session by then.
-            self.save_session(run, turn, &open).await;
+            within(limit, self.save_session(run, turn, &open)).await;
         }
 
-        let may_continue = turn.policy.turns.are_many();
+        let may_continue = turn.policy.turns.are_many() && self.runs.store().runs_move();
         let continued = may_continue && self.runs.is_continued(run.id()).await.unwrap_or(false);
         if let (true, RunState::Ended(end)) = (continued, state) {
             // In the session before the run waits, too: for clients of other replicas it never does.
@@ -173,7 +174,7 @@ impl Concluder {
         linked.end(ended.end, error.as_ref()).await;
 
         let save_session = async {
-            if is_withdrawn || is_kept_here || (changes_session && !is_shared) {
+            if is_withdrawn || is_kept_here {
                 self.save_session(run, turn, if is_withdrawn { &[] } else { &asked }).await;
             }
         };
@@ -182,7 +183,8 @@ impl Concluder {
             connection.turn_concluded(run, turn, ended.is_good());
         }
 
-        if commit::publish_when_safe(self.runs.store(), run, save_session).await {
+        let left = limit.map(|limit| limit.saturating_sub(began.elapsed()));
+        if commit::publish_when_safe(self.runs.store(), run, left, save_session).await {
             if is_handed_over {
                 self.handover.watch(run, &turn.session);
             }
@@ -196,18 +198,20 @@ impl Concluder {
         None
     }
 
-    /// Writes the session of a turn. Other replicas read it there, so a shared store that cannot be reached is waited
-    /// for as long as the run is not lost: the run's end must not be there without it.
+    /// Writes the session of a turn. A store that fails is tried again until the run is lost: the run's end must not be
+    /// there without it.
     async fn save_session(&self, run: &ActiveRun, turn: &Turn, asked: &[Pending]) {
         let mut backoff = Backoff::new();
         // The replica that has a lost run writes its session, too.
         while !run.is_lost() {
             let added = self.pending_index.add(&turn.session, run, asked).await;
-            // Refused because others have taken this replica's runs over: nothing more may be written of them.
-            let is_refused = added.is_err() && self.runs.is_shared();
-            let saved = if is_refused { added } else { added.and(self.runs.sessions().save(&turn.session).await) };
+            let saved = match added {
+                Ok(()) => self.runs.sessions().save(&turn.session).await,
+                // Others may have taken this replica's runs over: nothing more may be written of them.
+                Err(fault) => Err(fault),
+            };
             let Err(fault) = saved else { return };
-            if !self.runs.is_shared() || fault.kind != FaultKind::Overloaded {
+            if fault.kind != FaultKind::Overloaded {
                 let (code, detail) = (fault.code(), fault.detail.as_deref());
                 return tracing::warn!(run = %run.id(), code, detail, "{}", fault.message);
             }

@@ -96,14 +96,6 @@ impl ContextBuilder {
         agent: &Agent,
         spoken: &Spoken,
     ) -> Result<Outcome, Fault> {
-        if let Some(user) = &spoken.request.user_id
-            && self.sessions.is_shared()
-            && !session.claim_user(user)
-        {
-            // Another user has begun it on another replica, at the same time: with the next request there are two.
-            return Err(faults::busy(&session.id));
-        }
-
         let now = clock::now();
         let snapshot = session.snapshot();
         let Memory { before, upstream_id, mut connector_state, losses, leaves_stale, begins } = match &spoken.basis {

@@ -109,7 +109,7 @@ impl LaterTurns {
     /// A run that works, if other replicas may have its next turns in line: all of them are taken in the order of that
     /// line, also where the run is driven here.
     async fn working_in_line(&self, id: RunId, scope: &Scope) -> Result<Option<Follower>, Fault> {
-        if !self.runs.is_shared() {
+        if !self.runs.store().runs_move() {
             return Ok(None);
         }
         let run = self.access.find(&Target::Run(id), scope).await?;
