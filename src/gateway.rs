@@ -190,7 +190,7 @@ impl Gateway {
     }
 
     /// Keeps everything in this store instead of the one that is configured; of `[store]` only `retention` applies
-    /// then. Gateways that share a store have to be given one of its replicas each ([`Store::shared`]).
+    /// then. Each of several gateways needs a replica of its own ([`Coordination`](interlingua_store::Coordination)).
     #[must_use]
     pub fn with_store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);

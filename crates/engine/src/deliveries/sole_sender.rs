@@ -3,8 +3,9 @@
 //! more.
 //!
 //! A lease says who may begin. A document says how much was sent and who has begun last: it is read before each
-//! request, so that a replica that was paused, or is cut off, sends nothing after another one has begun; not where no
-//! other process writes documents. Not here: what is sent ([`super::delivery`]).
+//! request, so that a replica that was paused, or is cut off, sends nothing after another one has begun. A store in
+//! which no other process writes documents needs no such read. Not here: the content of requests
+//! ([`super::delivery`]).
 
 use std::sync::Arc;
 use std::time::Duration;

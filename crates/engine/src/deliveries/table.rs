@@ -172,7 +172,7 @@ impl Deliveries {
                 }
                 let is_under_way = self.lock().is_under_way(&scope.document_key(document.key));
                 if is_under_way && !is_held {
-                    // A lost process left it, and it goes on to the receiver as it is named now.
+                    // A lost process left the delivery: it continues to the receiver with its present configuration.
                     let follower = follow::follow_copy(&self.runs, &run).ok().flatten();
                     if let Some(copy) = follower.as_ref().and_then(Follower::active_run) {
                         self.start_one(notifiers, &document, copy, StartReason::Left(0), scope);
@@ -453,8 +453,7 @@ impl Tasks {
         self.by_key.get(key).is_some_and(|task| !task.handle.is_finished())
     }
 
-    /// How many steps the delivery that is under way has sent, or [`NOT_BEGUN`]. One that does not send the next turn
-    /// is none.
+    /// Number of steps that the delivery under way has sent, or [`NOT_BEGUN`]. `None`: no delivery sends the next turn.
     fn delivered(&self, key: &str) -> Option<u64> {
         let task = self.by_key.get(key).filter(|task| !task.handle.is_finished() && !task.ends_at_rest);
         task.map(|task| task.delivered.load(Ordering::Acquire))

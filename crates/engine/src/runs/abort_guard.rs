@@ -14,7 +14,7 @@ use crate::faults;
 pub(crate) struct AbortGuard {
     runs: Arc<RunTable>,
     run: Arc<ActiveRun>,
-    /// True until the driver has ended all its turns.
+    /// True until the driver has ended its turn.
     is_armed: bool,
 }
 
@@ -28,7 +28,7 @@ impl AbortGuard {
         &self.run
     }
 
-    /// The driver has ended all its turns. A turn that is under way now has another driver: it may start while the end
+    /// The driver has ended its turn. A turn that is under way now has another driver: it may start while the end
     /// of the turn before is still being written.
     pub(crate) fn disarm(mut self) {
         self.is_armed = false;

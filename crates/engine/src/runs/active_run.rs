@@ -2,7 +2,6 @@
 //!
 //! Not here: what drives a run forward ([`crate::turns::driver`]), and all runs in memory ([`super::table`]).
 
-use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +16,6 @@ use interlingua_core::{End, Event, Fault, Record, RunId, Step};
 use super::cancel_flag::CancelFlag;
 use super::end_metrics;
 use super::followers::Followers;
-use super::turn::Turn;
 use super::unread::UnreadBudget;
 use super::visibility::Visibility;
 use crate::agent::Agent;
@@ -36,6 +34,8 @@ pub struct ActiveRun {
     state: Mutex<State>,
     /// How many keep-alives without content the agent has sent.
     keep_alives: AtomicU64,
+    /// Number of turns of this process that wait for the one under way.
+    pub(super) queued_turns: AtomicUsize,
     /// How many users need it in memory although no turn is under way.
     holders: AtomicUsize,
     /// How many readers it has: none of its events are evicted meanwhile.
@@ -52,15 +52,13 @@ pub(crate) struct State {
     pub(crate) about: RunInfo,
     /// What the run waits for, as far as that is still open.
     pub(crate) pending: Vec<Pending>,
-    /// Turns that wait for the one under way.
-    pub(crate) queued: VecDeque<Turn>,
     /// Who called for the last turn, by the name that they proved.
     pub(crate) caller: Option<Arc<str>>,
     /// Why it was canceled, if not by its client.
     pub(crate) cancel_reason: Option<Fault>,
     /// True if it ends with the turn under way.
     pub(crate) ends_after_turn: bool,
-    /// True if it waits only until another replica takes its next turn: for clients it goes on.
+    /// True if the run waits only for a turn in its session's queue: clients see it as running.
     pub(crate) is_handed_over: bool,
     visibility: Visibility,
     followers: Followers,
@@ -133,7 +131,6 @@ impl ActiveRun {
                 record,
                 about,
                 pending: Vec::new(),
-                queued: VecDeque::new(),
                 caller: None,
                 cancel_reason: None,
                 ends_after_turn: false,
@@ -147,6 +144,7 @@ impl ActiveRun {
                 evicted_at: 0,
             }),
             keep_alives: AtomicU64::new(0),
+            queued_turns: AtomicUsize::new(0),
             holders: AtomicUsize::new(0),
             readers: AtomicUsize::new(0),
             counted,
@@ -413,7 +411,7 @@ impl ActiveRun {
         Load {
             is_working: state.about.state.is_working(),
             followers: state.followers.len(),
-            queued: state.queued.len() + usize::from(is_queued),
+            queued: self.queued_turns.load(Ordering::Relaxed) + usize::from(is_queued),
         }
     }
 
@@ -423,13 +421,18 @@ impl ActiveRun {
             return false;
         }
         let state = self.state();
-        state.is_at_rest() && state.followers.is_empty()
+        state.is_at_rest() && !state.is_handed_over && state.followers.is_empty()
     }
 
     /// True if nothing needs a run here that other replicas may drive: no turn, no holder, nothing on its way into the
     /// store.
     pub(super) fn is_at_rest(&self) -> bool {
         self.holders.load(Ordering::Acquire) == 0 && self.state().is_at_rest()
+    }
+
+    /// True if its last turn was stopped, and not by its client.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.state().cancel_reason.is_some()
     }
 
     /// True if someone follows it.
@@ -611,7 +614,7 @@ impl State {
     /// Ends the run in any state, unless it has ended. Queued turns are not taken.
     pub(crate) fn cut(&mut self, end: End, error: Option<RunError>) {
         self.pending.clear();
-        self.queued.clear();
+        self.is_handed_over = false;
         if !self.record.is_finished() {
             let now = clock::now();
             self.record.set_time(now);
@@ -624,7 +627,6 @@ impl State {
     pub(super) fn abandon(&mut self) {
         self.broken = true;
         self.about.state = RunState::Ended(End::Failed);
-        self.queued.clear();
         self.pending.clear();
         self.followers.wake();
     }

@@ -10,13 +10,20 @@ use interlingua_core::Fault;
 use tokio::time::timeout;
 
 use super::active_run::{ActiveRun, Publish};
-use super::waits::within;
 use crate::faults::{self, store_fault};
 use crate::sessions::{Session, SessionTable};
 use interlingua_store::{Store, StoreError, StoreFuture};
 
 /// How long a caller waits for the store to write a run or a session.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Waits for a future, for at most `limit`. `None`: the limit has passed.
+pub(crate) async fn within<T>(limit: Option<Duration>, doing: impl Future<Output = T>) -> Option<T> {
+    match limit {
+        Some(limit) => timeout(limit, doing).await.ok(),
+        None => Some(doing.await),
+    }
+}
 
 /// Writes what a run has come to, once `before` has written what has to be in the store first, and publishes it. False:
 /// that took longer than `limit`, and the run ends as failed instead; or the run is lost. Without a limit nothing is

@@ -124,7 +124,10 @@ impl Follower {
     /// True if the run has ended, or waits for its next turn.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
-        self.run().view(|view| view.run().end.is_some() || view.info.state.is_waiting())
+        match &self.source {
+            Source::InMemory(run, _) if run.state().is_handed_over => false,
+            _ => self.run().view(|view| view.run().end.is_some() || view.info.state.is_waiting()),
+        }
     }
 
     /// Shows the run if it waits between two turns and all its steps were taken.

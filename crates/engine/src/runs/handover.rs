@@ -46,7 +46,7 @@ impl Handover {
             let guard = sessions.turn_of(queued).await?;
             let Some(end) = session.handed_over(id) else { return Ok(()) };
             // A turn that came later is in line, too: it continues the run, or leaves it as it is now.
-            if !self.runs.is_continued(id).await? {
+            if !sessions.is_continued(session, id).await? {
                 break (guard, end);
             }
         };

@@ -10,8 +10,8 @@ use interlingua_core::call::{ListenSession, Notice};
 use interlingua_core::{Fault, RunId};
 use tokio::sync::watch;
 
+use super::commit::within;
 use super::table::RunTable;
-use super::waits::within;
 use crate::faults;
 use crate::sessions::Session;
 

@@ -274,8 +274,8 @@ impl RunTable {
         }
     }
 
-    /// A store may let go of a run as soon as its pause is written, and its driver does a moment later: waits for that,
-    /// since what is changed here in between belongs to no one.
+    /// Waits until the pause of a run is written and its driver released it: a store may release the run as soon as the
+    /// pause is written, and a change of this copy in between would be lost.
     async fn release_settled(&self, run: &Arc<ActiveRun>) -> Result<(), Fault> {
         if let Some(pause) = run.settling().filter(|_| run.run_state().is_waiting()) {
             let visible = timeout(RELEASE_TIMEOUT, until_visible(run, pause)).await;
@@ -401,9 +401,9 @@ impl RunTable {
         }
     }
 
-    /// A run that left memory is the store's: who follows it here sees what any process does in it.
+    /// Releases a run that left memory. Its followers in this process continue with a copy that any process extends.
     fn let_go(&self, run: &Arc<ActiveRun>) {
-        // Also if it was only held here, and had no turn.
+        // Also a run that was only held here, without a turn.
         self.store.let_go(&run.journal());
         if run.is_followed() && !run.run_state().is_ended() {
             self.elsewhere.add(run);
@@ -457,6 +457,29 @@ impl RunTable {
         for run in self.active().into_iter().chain(self.elsewhere.all()) {
             run.wake_followers();
         }
+    }
+}
+
+/// Counts a turn that waits for the one under way. A gateway that closes waits for both if it drives the run.
+pub(crate) struct QueuedTurn {
+    runs: Arc<RunTable>,
+    run: Arc<ActiveRun>,
+    is_driven: bool,
+}
+
+impl QueuedTurn {
+    pub(crate) fn new(runs: &Arc<RunTable>, run: &Arc<ActiveRun>) -> Self {
+        let is_driven = runs.lock().holds(run);
+        run.queued_turns.fetch_add(1, Ordering::Relaxed);
+        runs.driven.fetch_add(usize::from(is_driven), Ordering::AcqRel);
+        Self { runs: Arc::clone(runs), run: Arc::clone(run), is_driven }
+    }
+}
+
+impl Drop for QueuedTurn {
+    fn drop(&mut self) {
+        self.run.queued_turns.fetch_sub(1, Ordering::Relaxed);
+        self.runs.driven.fetch_sub(usize::from(self.is_driven), Ordering::AcqRel);
     }
 }
 

@@ -290,6 +290,11 @@ impl Turn {
         }
     }
 
+    /// True if other turns are before it.
+    pub(crate) fn is_behind(&self) -> bool {
+        matches!(&self.place, Some(Place::Behind(queued)) if !queued.is_first())
+    }
+
     /// True if its request can be sent at once.
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self.place, Some(Place::Ready(..)))

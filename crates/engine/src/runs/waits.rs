@@ -9,6 +9,7 @@ use interlingua_core::Fault;
 use tokio::time::timeout;
 
 use super::active_run::{ActiveRun, Take};
+use super::commit::within;
 use super::unread::UnreadBudget;
 use crate::faults;
 
@@ -40,16 +41,8 @@ impl Drop for Reader<'_> {
     }
 }
 
-/// Does something, for at most this time. `None`: it took longer.
-pub(crate) async fn within<T>(limit: Option<Duration>, doing: impl Future<Output = T>) -> Option<T> {
-    match limit {
-        Some(limit) => timeout(limit, doing).await.ok(),
-        None => Some(doing.await),
-    }
-}
-
-/// Waits while the store or the readers are too far behind. `limit`: the time that the store has; without one it writes
-/// what is behind in the end, or this process loses the run, which ends the waiting too.
+/// Waits while the store or the readers are too far behind. `limit`: the time that the store has. Without a limit, the
+/// wait ends when the store has written the events, or when this process loses the run.
 pub(crate) async fn wait_for_room(
     run: &Arc<ActiveRun>,
     unread: &Arc<UnreadBudget>,

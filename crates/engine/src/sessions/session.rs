@@ -3,6 +3,7 @@
 //! Not here: finding, loading and saving sessions ([`super::table`]), and what a document holds
 //! ([`super::document`]).
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,9 +13,9 @@ use interlingua_core::{Fault, Owner, RunId};
 
 use super::document::SessionDoc;
 use super::{merge, upstream_ids};
-use crate::faults::{self, store_fault};
+use crate::faults::store_fault;
 use interlingua_base::clock;
-use interlingua_store::{Store, Ticket, Version};
+use interlingua_store::{Store, Ticket, TurnQueue, Version, local};
 
 /// What identifies a session, and the key of its document.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -62,7 +63,6 @@ pub(crate) struct Session {
     pub(crate) id: String,
     /// Held while a turn is under way.
     turn: Arc<tokio::sync::Mutex<()>>,
-    queued: Mutex<usize>,
     /// True if it lives as long as a connection and is not stored.
     in_memory: AtomicBool,
     doc: Mutex<SessionDoc>,
@@ -84,11 +84,11 @@ struct StoredSession {
     doc: SessionDoc,
 }
 
-/// The right to take a turn: in this process, and among all replicas if there are others.
+/// The right to take a turn: in this process, and among all replicas.
 pub(crate) struct TurnGuard {
     session: Arc<Session>,
     // Dropped in this order: other replicas go on before this one does.
-    _ticket: Option<HeldTicket>,
+    _ticket: HeldTicket,
     _local: tokio::sync::OwnedMutexGuard<()>,
 }
 
@@ -104,42 +104,59 @@ impl Drop for TurnGuard {
     }
 }
 
-/// A place in the line of all replicas. Dropped, it is given up.
+/// The queues that the turns of a session are in.
+#[derive(Clone)]
+pub(super) enum TurnQueues {
+    /// The queues of all replicas.
+    OfStore(Arc<dyn Store>),
+    /// The queues of this process, for sessions that end with their connection.
+    OfProcess(Arc<local::TurnQueues>),
+}
+
+impl Deref for TurnQueues {
+    type Target = dyn TurnQueue;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::OfStore(store) => store.turns(),
+            Self::OfProcess(queues) => &**queues,
+        }
+    }
+}
+
+/// A place in the queue of a session. Dropped, it is given up.
 pub(super) struct HeldTicket {
-    store: Arc<dyn Store>,
-    ticket: Option<Ticket>,
+    queues: TurnQueues,
+    ticket: Ticket,
 }
 
 impl HeldTicket {
-    /// Takes a place. `None`: more than `most` others are in line.
+    /// Takes a place. `None`: more than `most` others are before it.
     pub(super) async fn take(
-        store: Arc<dyn Store>,
+        queues: TurnQueues,
         session: &SessionKey,
         continues: Option<RunId>,
         most: usize,
     ) -> Result<Option<Self>, Fault> {
-        let ticket = store.turns().queue_turn(session.as_str(), continues, most).await;
-        Ok(ticket.map_err(|error| store_fault(&error))?.map(|ticket| Self { store, ticket: Some(ticket) }))
-    }
-
-    /// True if no other replica had the turn when the place was taken.
-    fn is_first(&self) -> bool {
-        self.ticket.as_ref().is_none_or(|ticket| ticket.is_first)
+        let ticket = queues.queue_turn(session.as_str(), continues, most).await;
+        Ok(ticket.map_err(|error| store_fault(&error))?.map(|ticket| Self { queues, ticket }))
     }
 
     /// Waits until it is the first one.
-    async fn comes(&self) -> Result<(), Fault> {
-        let Some(ticket) = &self.ticket else { return Ok(()) };
-        self.store.turns().wait_for_turn(ticket).await.map_err(|error| store_fault(&error))
+    async fn wait(&mut self) -> Result<(), Fault> {
+        if !self.ticket.is_first {
+            self.queues.wait_for_turn(&self.ticket).await.map_err(|error| store_fault(&error))?;
+            self.ticket.is_first = true;
+        }
+        Ok(())
     }
 }
 
 impl Drop for HeldTicket {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            // The store does it by itself.
-            drop(self.store.turns().leave_turn(ticket));
-        }
+        let ticket = Ticket { session: std::mem::take(&mut self.ticket.session), ..self.ticket };
+        // The store does it by itself.
+        drop(self.queues.leave_turn(ticket));
     }
 }
 
@@ -150,7 +167,6 @@ impl Session {
             owner: owner.clone(),
             id: doc.id.clone(),
             turn: Arc::default(),
-            queued: Mutex::new(0),
             in_memory: AtomicBool::new(false),
             doc: Mutex::new(doc),
             stored: Mutex::new(None),
@@ -175,7 +191,7 @@ impl Session {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over what the store has. What was changed here since it was read last is kept.
+    /// Merges the stored document with the changes that this process made since its last read.
     pub(super) fn update_from(&self, version: Version, theirs: SessionDoc) {
         let (mut doc, mut stored) = (self.doc(), self.lock_stored());
         if stored.as_ref().is_some_and(|stored| stored.version >= version) {
@@ -326,23 +342,13 @@ impl Session {
     }
 
     /// The right to take a turn, of both rights.
-    pub(super) fn guard(self: &Arc<Self>, local: LocalTurn, ticket: Option<HeldTicket>) -> TurnGuard {
+    pub(super) fn guard(self: &Arc<Self>, local: LocalTurn, ticket: HeldTicket) -> TurnGuard {
         TurnGuard { session: Arc::clone(self), _ticket: ticket, _local: local }
     }
 
     /// From now on no other replica takes a turn, and its document is the latest one.
     pub(super) fn hold(&self) {
         self.held.store(true, Ordering::Release);
-    }
-
-    /// Joins the queue of this process for a turn, if fewer than `limit` are in it.
-    pub(crate) fn enqueue(self: &Arc<Self>, limit: usize) -> Result<Queued, Fault> {
-        let mut queued = self.queued.lock().unwrap_or_else(PoisonError::into_inner);
-        if *queued >= limit {
-            return Err(faults::busy(&self.id));
-        }
-        *queued += 1;
-        Ok(Queued { session: Arc::clone(self), ticket: None })
     }
 }
 
@@ -359,51 +365,36 @@ pub(super) type LocalTurn = tokio::sync::OwnedMutexGuard<()>;
 /// A position in the queue of a session.
 pub(crate) struct Queued {
     session: Arc<Session>,
-    ticket: Option<HeldTicket>,
+    ticket: HeldTicket,
 }
 
 impl Queued {
-    pub(crate) const fn session(&self) -> &Arc<Session> {
-        &self.session
+    pub(super) const fn new(session: Arc<Session>, ticket: HeldTicket) -> Self {
+        Self { session, ticket }
     }
 
-    /// With a place in the line of all replicas.
-    pub(super) fn with_ticket(mut self, ticket: HeldTicket) -> Self {
-        self.ticket = Some(ticket);
-        self
+    /// True if no turn was before it when it was looked at last.
+    pub(crate) const fn is_first(&self) -> bool {
+        self.ticket.ticket.is_first
     }
 
     /// The turn, if it is free.
-    pub(crate) fn try_turn(mut self) -> Result<TurnGuard, Self> {
-        let is_first = self.ticket.as_ref().is_none_or(HeldTicket::is_first);
-        match self.session.try_local_turn().filter(|_| is_first) {
-            Some(local) => Ok(self.session.guard(local, self.ticket.take())),
+    pub(super) fn try_turn(self) -> Result<TurnGuard, Self> {
+        match self.session.try_local_turn().filter(|_| self.is_first()) {
+            Some(local) => Ok(self.session.guard(local, self.ticket)),
             None => Err(self),
         }
     }
 
-    /// Waits until no other replica has the turn.
-    pub(crate) async fn comes_here(&mut self) -> Result<(), Fault> {
-        if let Some(ticket) = &mut self.ticket {
-            ticket.comes().await?;
-            ticket.ticket.iter_mut().for_each(|ticket| ticket.is_first = true);
-        }
-        Ok(())
+    /// Waits until it is the first one.
+    pub(crate) async fn wait(&mut self) -> Result<(), Fault> {
+        self.ticket.wait().await
     }
 
     /// Waits for the turn, first come, first served.
     pub(super) async fn turn(mut self) -> Result<TurnGuard, Fault> {
-        if let Some(ticket) = &self.ticket {
-            ticket.comes().await?;
-        }
+        self.wait().await?;
         let local = self.session.local_turn().await;
-        Ok(self.session.guard(local, self.ticket.take()))
-    }
-}
-
-impl Drop for Queued {
-    fn drop(&mut self) {
-        let mut queued = self.session.queued.lock().unwrap_or_else(PoisonError::into_inner);
-        *queued = queued.saturating_sub(1);
+        Ok(self.session.guard(local, self.ticket))
     }
 }

@@ -14,11 +14,11 @@ use interlingua_core::{Fault, FaultKind, Owner, RunId};
 use super::document::SessionDoc;
 use super::entries::SessionEntries;
 use super::open_items;
-use super::session::{HeldTicket, Lifetime, Queued, Session, SessionKey, TurnGuard};
+use super::session::{HeldTicket, Lifetime, Queued, Session, SessionKey, TurnGuard, TurnQueues};
 use crate::complete::complete;
 use crate::faults::{self, store_fault};
 use interlingua_base::clock;
-use interlingua_store::{DocumentWrite, Expect, Store, Version};
+use interlingua_store::{DocumentWrite, Expect, Store, Version, local};
 
 /// The collection of the store that sessions are in.
 const COLLECTION: &str = "sessions";
@@ -42,12 +42,19 @@ struct Snapshot {
 pub(crate) struct SessionTable {
     store: Arc<dyn Store>,
     entries: SessionEntries,
+    /// Queues of turns of sessions that end with their connection.
+    queues: Arc<local::TurnQueues>,
     in_memory: Mutex<HashMap<SessionKey, Weak<Session>>>,
 }
 
 impl SessionTable {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self { entries: SessionEntries::new(Arc::clone(&store)), store, in_memory: Mutex::default() }
+        Self {
+            entries: SessionEntries::new(Arc::clone(&store)),
+            store,
+            queues: Arc::default(),
+            in_memory: Mutex::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, Weak<Session>>> {
@@ -244,11 +251,8 @@ impl SessionTable {
         continues: Option<RunId>,
     ) -> Result<Option<TurnGuard>, Fault> {
         let Some(local) = session.try_local_turn() else { return Ok(None) };
-        if !has_tickets(session) {
-            return Ok(Some(session.guard(local, None)));
-        }
         let Some(ticket) = self.ticket(session, continues, 0).await? else { return Ok(None) };
-        self.begin(session.guard(local, Some(ticket))).await.map(Some)
+        self.begin(session.guard(local, ticket)).await.map(Some)
     }
 
     /// The right to take its first turn, if nothing was said in it: of several requests that come at the same time, one
@@ -258,41 +262,48 @@ impl SessionTable {
         Ok(guard.filter(|_| session.doc().has_no_turn()))
     }
 
-    /// Joins the queue for a turn, if fewer than `limit` are in it. `continues`: the run whose next turn it is.
+    /// Joins the queue for a turn, if at most `limit` are in it, with the one under way. `continues`: the run whose next
+    /// turn it is.
     pub(crate) async fn enqueue(
         &self,
         session: &Arc<Session>,
         continues: Option<RunId>,
         limit: usize,
     ) -> Result<Queued, Fault> {
-        let queued = session.enqueue(limit)?;
-        if !has_tickets(session) {
-            return Ok(queued);
-        }
         let ticket = self.ticket(session, continues, limit).await?;
-        Ok(queued.with_ticket(ticket.ok_or_else(|| faults::busy(&session.id))?))
+        let ticket = ticket.ok_or_else(|| faults::busy(&session.id))?;
+        Ok(Queued::new(Arc::clone(session), ticket))
+    }
+
+    /// True if the next turn of a run is in the queue of its session.
+    pub(crate) async fn is_continued(&self, session: &Session, run: RunId) -> Result<bool, Fault> {
+        self.turn_queues(session).is_continued(run).await.map_err(|error| store_fault(&error))
+    }
+
+    fn turn_queues(&self, session: &Session) -> TurnQueues {
+        match session.lives_in_memory() {
+            true => TurnQueues::OfProcess(Arc::clone(&self.queues)),
+            false => TurnQueues::OfStore(Arc::clone(&self.store)),
+        }
     }
 
     /// The turn of a position in the queue, if it is free; the position otherwise.
     pub(crate) async fn try_turn_of(&self, queued: Queued) -> Result<Result<TurnGuard, Queued>, Fault> {
-        let has_tickets = has_tickets(queued.session());
         match queued.try_turn() {
-            Ok(guard) if has_tickets => self.begin(guard).await.map(Ok),
-            turn => Ok(turn),
+            Ok(guard) => self.begin(guard).await.map(Ok),
+            Err(queued) => Ok(Err(queued)),
         }
     }
 
     /// The turn of a position in the queue, once it comes.
     pub(crate) async fn turn_of(&self, queued: Queued) -> Result<TurnGuard, Fault> {
-        let has_tickets = has_tickets(queued.session());
-        let guard = queued.turn().await?;
-        if has_tickets { self.begin(guard).await } else { Ok(guard) }
+        self.begin(queued.turn().await?).await
     }
 
     /// Other replicas take no turn from now on, and what they have written is known.
     async fn begin(&self, guard: TurnGuard) -> Result<TurnGuard, Fault> {
         let session = guard.session();
-        if self.condition(session) != Expect::Any {
+        if !session.lives_in_memory() && self.condition(session) != Expect::Any {
             let user = session.doc().user_id.clone();
             self.refresh(session).await?;
             if user.is_some() && session.doc().user_id != user {
@@ -310,9 +321,9 @@ impl SessionTable {
         continues: Option<RunId>,
         most: usize,
     ) -> Result<Option<HeldTicket>, Fault> {
-        let (store, key) = (Arc::clone(&self.store), session.key().clone());
+        let (queues, key) = (self.turn_queues(session), session.key().clone());
         // A caller that leaves meanwhile would leave its place behind.
-        complete(async move { HeldTicket::take(store, &key, continues, most).await }).await
+        complete(async move { HeldTicket::take(queues, &key, continues, most).await }).await
     }
 
     /// Deletes a session and its entries.
@@ -355,11 +366,6 @@ impl SessionTable {
             }
         }
     }
-}
-
-/// True if turns of other replicas may be before a session's: not if it ends with a connection to this process.
-fn has_tickets(session: &Session) -> bool {
-    !session.lives_in_memory()
 }
 
 /// Cannot happen: nothing was expected in the document's place.

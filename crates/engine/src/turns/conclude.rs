@@ -14,9 +14,8 @@ use tokio::time::Instant;
 
 use super::transcripts::Transcripts;
 use crate::backoff::Backoff;
-use crate::faults;
 use crate::pending::{LinkedRuns, PendingIndex};
-use crate::runs::{ActiveRun, ConnectionCache, Handover, Prepared, Publish, RunTable, Turn, commit, within};
+use crate::runs::{ActiveRun, ConnectionCache, Handover, Prepared, Publish, RunTable, Turn, commit};
 use crate::sessions::{AgentMemory, TurnNote, TurnSuccess};
 use interlingua_base::clock;
 
@@ -110,13 +109,12 @@ impl Concluder {
         Self { runs, transcripts, pending_index, handover }
     }
 
-    /// Notes, writes and publishes what a turn has come to. Returns the turn that was queued behind it.
-    pub(super) async fn conclude(&self, concluded: Concluded<'_>) -> Option<Turn> {
+    /// Notes, writes and publishes what a turn has come to.
+    pub(super) async fn conclude(&self, concluded: Concluded<'_>) {
         let Concluded { run, turn, connection, linked, prepared, connector_state } = concluded;
         if run.is_lost() {
             // Another replica ends it; what was changed here of its session is not written.
-            self.runs.sessions().forget(&turn.session);
-            return None;
+            return self.runs.sessions().forget(&turn.session);
         }
 
         let now = clock::now();
@@ -149,22 +147,26 @@ impl Concluder {
         let (limit, began) = (self.runs.store().write_timeout(), Instant::now());
         if changes_session && !run.is_unobserved() {
             // Other replicas may read an end as soon as it is recorded: what it comes to is in the session by then.
-            within(limit, self.save_session(run, turn, &open)).await;
+            commit::within(limit, self.save_session(run, turn, &open)).await;
         }
 
-        let may_continue = turn.policy.turns.are_many() && self.runs.store().runs_move();
-        let continued = may_continue && self.runs.is_continued(run.id()).await.unwrap_or(false);
+        // As late as possible: a turn that comes after this finds the run ended.
+        let sessions = self.runs.sessions();
+        let continued =
+            turn.policy.turns.are_many() && sessions.is_continued(&turn.session, run.id()).await.unwrap_or(false);
         if let (true, RunState::Ended(end)) = (continued, state) {
-            // In the session before the run waits, too: for clients of other replicas it never does.
             turn.session.hand_over(run.id(), end);
-            self.save_session(run, turn, &open).await;
+            if self.runs.store().runs_move() {
+                // In the session before the run waits, too: for clients of other replicas it never does.
+                self.save_session(run, turn, &open).await;
+            }
         }
 
         let asked = open.clone();
-        let (next, is_handed_over) = advance(run, Comes { to: state, continued }, open, now);
-        // It was stopped meanwhile, or has its next turn here.
+        let is_handed_over = advance(run, Comes { to: state, continued }, open, now);
+        // It was stopped meanwhile.
         let is_kept_here = !is_handed_over && turn.session.take_handed_over(run.id()).is_some();
-        let is_withdrawn = next.is_none() && !state.is_ended() && run.view(|view| view.run().end.is_some());
+        let is_withdrawn = !state.is_ended() && run.view(|view| view.run().end.is_some());
         if is_withdrawn {
             turn.session.withdraw(run.id());
         }
@@ -185,17 +187,21 @@ impl Concluder {
 
         let left = limit.map(|limit| limit.saturating_sub(began.elapsed()));
         if commit::publish_when_safe(self.runs.store(), run, left, save_session).await {
-            if is_handed_over {
+            if is_handed_over && self.runs.store().runs_move() {
+                // The process whose turn is next in the queue may be lost.
                 self.handover.watch(run, &turn.session);
             }
-            return next;
+            return;
         }
         if run.is_lost() {
             self.runs.sessions().forget(&turn.session);
         }
 
-        take_back(run.id(), turn, ended.index(), connection.as_deref(), next);
-        None
+        take_back(run.id(), turn, ended.index(), connection.as_deref());
+    }
+
+    pub(super) const fn handover(&self) -> &Arc<Handover> {
+        &self.handover
     }
 
     /// Writes the session of a turn. A store that fails is tried again until the run is lost: the run's end must not be
@@ -267,45 +273,33 @@ fn note_in_session(
 #[derive(Clone, Copy)]
 struct Comes {
     to: RunState,
-    /// True if another replica takes its next turn: it waits for that.
+    /// True if a turn in the session's queue continues the run: the run waits for that turn.
     continued: bool,
 }
 
-/// Moves a run on after a turn: to the turn that is queued next, to waiting, or to its end. Returns the queued turn,
-/// and true if it waits for another replica to take its next turn.
-fn advance(run: &ActiveRun, comes: Comes, open: Vec<Pending>, now: Millis) -> (Option<Turn>, bool) {
+/// Sets the state of a run after a turn: waiting, or ended. True if the run waits for a turn in its session's queue.
+fn advance(run: &ActiveRun, comes: Comes, open: Vec<Pending>, now: Millis) -> bool {
     let Comes { to: comes_to, continued } = comes;
     run.update(Publish::Later, |state| {
         if state.record.is_finished() {
             // The run was ended from outside while the turn was under way.
-            return (None, false);
+            return false;
         }
 
         state.pending = open;
         if state.ends_after_turn && !comes_to.is_ended() {
             // It was ended in the moment it came to its pause.
             state.cut(End::Canceled, None);
-            return (None, false);
+            return false;
         }
 
         let is_stopped =
             run.cancel.is_set() && (comes_to.is_ended() || state.ends_after_turn || state.cancel_reason.is_some());
-        let next = if is_stopped { None } else { state.queued.pop_front() };
-        if let Some(mut next) = next {
-            run.cancel.reset();
-            next.resumes = Some(comes_to);
-            state.record.set_time(now);
-            state.record.start_turn(next.spoken.request.input.clone());
-            state.set(RunState::Running, now);
-            return (Some(next), false);
-        }
-
-        state.queued.clear();
         match comes_to {
             RunState::Ended(_) if continued && !is_stopped => {
                 state.is_handed_over = true;
                 state.set(RunState::Waiting, state.record.now());
-                return (None, true);
+                return true;
             }
             RunState::Ended(end) => {
                 state.record.set_time(now);
@@ -315,17 +309,14 @@ fn advance(run: &ActiveRun, comes: Comes, open: Vec<Pending>, now: Millis) -> (O
             // At the very time that followers see.
             _ => state.set(comes_to, state.record.now()),
         }
-        (None, false)
+        false
     })
 }
 
 /// Takes back what was noted of a turn that could not be written, and that ended as failed instead.
-fn take_back(run: RunId, turn: &Turn, index: u32, connection: Option<&ConnectionCache>, next: Option<Turn>) {
+fn take_back(run: RunId, turn: &Turn, index: u32, connection: Option<&ConnectionCache>) {
     if let Some(connection) = connection {
         connection.evict(run);
     }
     turn.session.take_back(run, index);
-    if let Some(mut next) = next {
-        next.report_start(Err(faults::not_written()));
-    }
 }

@@ -1,4 +1,4 @@
-//! Driving runs: a task for each takes its turns one after the other, to an end whatever happens.
+//! Driving runs: a task takes each turn of a run to an end, whatever happens.
 //!
 //! Invariant: a turn that was started ends, the run after its last one, and clients see an end once it is safe in the
 //! store. Not here: one turn ([`super::turn_driver`]).
@@ -54,33 +54,29 @@ impl Driver {
         &self.turns
     }
 
-    /// Starts the task that takes the turns of a run until none is left. Nothing may be awaited between making a turn
-    /// known and this call: a client that leaves in between would leave a turn behind that no one takes.
+    /// Starts the task that takes a turn of a run. Nothing may be awaited between making the turn known and this call: a
+    /// client that leaves in between would leave a turn behind that no one takes.
     ///
     /// The turn is boxed: a future holds its arguments several times over.
-    pub(crate) fn start(self: &Arc<Self>, abort_guard: AbortGuard, first: Box<Turn>, beginning: Option<Beginning>) {
+    pub(crate) fn start(self: &Arc<Self>, abort_guard: AbortGuard, turn: Box<Turn>, beginning: Option<Beginning>) {
         let driver = Arc::clone(self);
-        tokio::task::spawn_local(async move { driver.drive(abort_guard, first, beginning).await });
+        tokio::task::spawn_local(async move { driver.drive(abort_guard, turn, beginning).await });
     }
 
-    async fn drive(&self, abort_guard: AbortGuard, first: Box<Turn>, beginning: Option<Beginning>) {
+    async fn drive(&self, abort_guard: AbortGuard, turn: Box<Turn>, beginning: Option<Beginning>) {
         let run = abort_guard.run();
         let connection = beginning.as_ref().and_then(|beginning| beginning.connection.clone());
         let Begun { mut refused, saved, opened } = match beginning {
-            Some(beginning) => Box::pin(self.begin(run, &first, beginning)).await,
+            Some(beginning) => Box::pin(self.begin(run, &turn, beginning)).await,
             None => Begun::default(),
         };
 
-        let turn = TurnDriver::new(&self.turns, run, first, connection);
-        let mut next = turn.take(refused.clone(), opened).await.map(Box::new);
+        let turn = TurnDriver::new(&self.turns, run, turn, connection);
+        turn.take(refused.clone(), opened).await;
         if let Some(saved) = saved {
             let refused = refused.take().filter(|fault| fault.kind != FaultKind::Canceled);
             // The client may have left.
             let _ = saved.send(refused.map_or(Ok(()), |fault| Err(faults::logged(fault))));
-        }
-
-        while let Some(turn) = next.take() {
-            next = TurnDriver::new(&self.turns, run, turn, None).take(None, None).await.map(Box::new);
         }
 
         let run = Arc::clone(run);

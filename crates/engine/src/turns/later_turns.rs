@@ -9,6 +9,7 @@ use interlingua_core::call::{Busy, RunState, Target};
 use interlingua_core::event::Millis;
 use interlingua_core::model::{AgentRequest, Input};
 use interlingua_core::{Delivery, End, Fault, FaultKind, Json, Run, RunCall, RunId, run};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::context::Outcome;
@@ -20,8 +21,8 @@ use crate::deliveries::{Deliveries, StartReason};
 use crate::faults;
 use crate::pending::RunLinker;
 use crate::runs::{
-    AbortGuard, ActiveRun, Answer, Follower, HeldRun, Place, Publish, RunAccess, RunHandle, RunTable, Scope, Spoken,
-    State, Turn, TurnPermits, commit, follow,
+    AbortGuard, ActiveRun, Answer, Follower, HeldRun, Place, Publish, QueuedTurn, RunAccess, RunHandle, RunTable,
+    Scope, Spoken, State, Turn, TurnPermits, commit, follow,
 };
 use crate::sessions::Session;
 use interlingua_base::clock;
@@ -55,147 +56,146 @@ impl LaterTurns {
         agent: &Arc<Agent>,
         scope: &Scope,
     ) -> Result<Answer, Fault> {
-        if let Some(working) = self.working_in_line(id, scope).await? {
-            return self.start_in_line(working, call, agent, scope).await;
-        }
-
-        let run = self.access.activate(id, scope).await?;
-        check_continuable(&run)?;
-        let permits = TurnPermits::begin(&scope.caller, agent)?;
-        // Before the run takes its next step.
-        self.deliveries.start(&run, StartReason::RunContinues, scope).await?;
-
-        let (delivery, policy) = (call.delivery, call.policy);
-        let labels = call.labels.clone();
-        let claim_key = call.claim.as_ref().map(|claim| claim.key.clone());
-        let session = self.runs.session_of(&run.handle()).await?;
-        // A route may name another agent than the run's.
-        let agent = if agent.name == run.agent.name { agent } else { &run.agent };
-        let place = Place::Behind(self.runs.sessions().enqueue(&session, Some(id), self.queued_turns).await?);
-        let (mut turn, started) =
-            Turn::new(session, Arc::clone(agent), scope.origin(), place, policy.for_later_turn(), Spoken::from(call));
-        (turn.permits, turn.claim_key) = (Some(permits), claim_key);
-        if run.run_state().is_waiting()
-            && let Some((waiting, reason)) = self.prepare(&run, agent, &mut turn).await?
-        {
-            return Ok(Answer::Waiting(waiting, reason));
-        }
-
-        let follower = Follower::new(&self.runs, run.handle());
-        let (number, is_ready) = loop {
-            match self.launch(&run, turn, &labels)? {
-                LaunchResult::At { number, is_ready } => break (number, is_ready),
-                LaunchResult::Overtaken(mut overtaken) => {
-                    overtaken.reopen_answers();
-                    // The turn under way needs the session's turn that this one has.
-                    overtaken.place = None;
-                    let sessions = self.runs.sessions();
-                    let queued = sessions.enqueue(&overtaken.session, Some(id), self.queued_turns).await?;
-                    overtaken.place = Some(Place::Behind(queued));
-                    turn = *overtaken;
-                }
+        let found = self.access.find(&Target::Run(id), scope).await?;
+        // The follower is dropped first: a run that is released without followers needs no copy.
+        let (held, follower) = match self.follow_working(&found)? {
+            Some(follower) => (None, follower),
+            None => {
+                let held = self.runs.activate(found).await?;
+                let follower = Follower::new(&self.runs, held.handle());
+                (Some(held), follower)
             }
         };
-        // No stream is held back for a turn that is queued.
-        let first_event_timeout = if is_ready {
-            policy.first_response.timeout().unwrap_or(scope.first_event_timeout)
-        } else {
-            Duration::ZERO
-        };
-
-        Wanted { delivery, policy, first_event_timeout, turn: number }.respond(follower, started).await
-    }
-
-    /// A run that works, if other replicas may have its next turns in line: all of them are taken in the order of that
-    /// line, also where the run is driven here.
-    async fn working_in_line(&self, id: RunId, scope: &Scope) -> Result<Option<Follower>, Fault> {
-        if !self.runs.store().runs_move() {
-            return Ok(None);
-        }
-        let run = self.access.find(&Target::Run(id), scope).await?;
-        if !run.run_state().is_working() {
-            return Ok(None);
-        }
-        match run {
-            RunHandle::InMemory(_) => Ok(Some(Follower::new(&self.runs, run))),
-            RunHandle::Stored(..) => follow::follow_elsewhere(&self.runs, &run),
-        }
-    }
-
-    /// Queues a turn of a run in the line of all replicas. It is taken here once those before it have ended.
-    async fn start_in_line(
-        &self,
-        follower: Follower,
-        call: RunCall,
-        agent: &Arc<Agent>,
-        scope: &Scope,
-    ) -> Result<Answer, Fault> {
-        let Some(run) = follower.active_run().cloned() else { return Err(Fault::not_found("the run")) };
+        let Some(run) = follower.active_run().cloned() else { return Err(faults::run_not_found(id)) };
         check_continuable(&run)?;
-        let mut permits = TurnPermits::begin(&scope.caller, agent)?;
+        let permits = TurnPermits::begin(&scope.caller, agent)?;
+        if held.is_some() {
+            // Before the run takes its next step.
+            self.deliveries.start(&run, StartReason::RunContinues, scope).await?;
+        }
+
         let (delivery, policy, labels) = (call.delivery, call.policy, call.labels.clone());
         let claim_key = call.claim.as_ref().map(|claim| claim.key.clone());
         let session = self.runs.session_of(&RunHandle::InMemory(run.pin())).await?;
+        // A route may name another agent than the run's.
         let agent = if agent.name == run.agent.name { agent } else { &run.agent };
         let spoken = Spoken::from(call);
-        check_queueable(&session, &spoken, policy.busy, clock::now())?;
-        permits.queue()?;
-
-        let place = Place::Behind(self.runs.sessions().enqueue(&session, Some(run.id()), self.queued_turns).await?);
+        if held.is_none() {
+            check_queueable(&session, &spoken, policy.busy, clock::now())?;
+        }
+        let place = self.queue(&session, id).await?;
         let (mut turn, started) =
             Turn::new(session, Arc::clone(agent), scope.origin(), place, policy.for_later_turn(), spoken);
         (turn.permits, turn.claim_key) = (Some(permits), claim_key);
 
-        // As for a turn that is queued here, it does not matter whether its client waits for it.
-        let (this, id, scope) = (self.clone(), run.id(), scope.clone());
-        let launched = complete(async move { this.launch_released(id, turn, labels, &scope).await });
-        if delivery != Delivery::Collect {
-            // Begun by being polled, not by being waited for.
-            let _ = timeout(Duration::ZERO, launched).await;
-            let wanted = Wanted { delivery, policy, first_event_timeout: Duration::ZERO, turn: 0 };
-            return wanted.respond(follower, started).await;
+        if let Some(held) = &held {
+            if held.run_state().is_waiting()
+                && let Some((waiting, reason)) = self.prepare(held, agent, &mut turn).await?
+            {
+                return Ok(Answer::Waiting(waiting, reason));
+            }
+            match self.launch(held, turn, &labels)? {
+                LaunchResult::At { number, is_ready, .. } => {
+                    // No stream is held back for a turn that waits for its session.
+                    let first_event_timeout = match is_ready {
+                        true => policy.first_response.timeout().unwrap_or(scope.first_event_timeout),
+                        false => Duration::ZERO,
+                    };
+                    return Wanted { delivery, policy, first_event_timeout, turn: number }
+                        .respond(follower, started)
+                        .await;
+                }
+                LaunchResult::Overtaken(overtaken) => turn = *overtaken,
+            }
+            check_queueable(&turn.session, &turn.spoken, policy.busy, clock::now())?;
+            if turn.is_ready() {
+                turn.reopen_answers();
+                // The turn under way needs the session's turn that this one has.
+                turn.place = None;
+                turn.place = Some(self.queue(&turn.session, id).await?);
+            }
         }
 
-        let came_at = Instant::now();
-        let launched = match policy.collect_timeout {
-            Some(after) => timeout(after, launched).await.ok().transpose()?,
-            None => Some(launched.await?),
-        };
-        let (number, left) = match launched {
-            Some(number) => (number.unwrap_or(usize::MAX), policy.collect_timeout),
-            None => (usize::MAX, Some(Duration::ZERO)),
-        };
-        let mut policy = policy;
-        policy.collect_timeout = left.map(|left| left.saturating_sub(came_at.elapsed()));
-        Wanted { delivery, policy, first_event_timeout: Duration::ZERO, turn: number }.respond(follower, started).await
+        drop(held);
+        if let Some(permits) = &mut turn.permits {
+            permits.queue()?;
+        }
+        // The turn is taken even if its client disconnects.
+        let (this, scope) = (self.clone(), scope.clone());
+        let launched = complete(async move { this.launch_in_line(&run, turn, labels, &scope).await });
+        let wanted = Wanted { delivery, policy, first_event_timeout: Duration::ZERO, turn: 0 };
+        respond_in_line(wanted, launched, follower, started).await
     }
 
-    /// Takes a turn once no other replica has the session's, and none has the run. Returns the turn's index. `None`:
-    /// the run was stopped meanwhile, and its queued turns with it.
-    async fn launch_released(
+    async fn queue(&self, session: &Arc<Session>, run: RunId) -> Result<Place, Fault> {
+        Ok(Place::Behind(self.runs.sessions().enqueue(session, Some(run), self.queued_turns).await?))
+    }
+
+    /// Follows a running run: the session's queue has the order of its next turns, from all processes. `None`: the run
+    /// is not running, or no process drives it.
+    fn follow_working(&self, run: &RunHandle) -> Result<Option<Follower>, Fault> {
+        match run {
+            _ if !run.run_state().is_working() => Ok(None),
+            RunHandle::InMemory(_) => Ok(Some(Follower::new(&self.runs, run.clone()))),
+            RunHandle::Stored(..) => follow::follow_elsewhere(&self.runs, run),
+        }
+    }
+
+    /// Takes a queued turn once the turns before it have ended. Returns the turn's index. `None`: the run was stopped
+    /// meanwhile, which drops its queued turns.
+    async fn launch_in_line(
         &self,
-        id: RunId,
+        run: &Arc<ActiveRun>,
         mut turn: Turn,
         labels: Json,
         scope: &Scope,
     ) -> Result<Option<usize>, Fault> {
+        let _queued = QueuedTurn::new(&self.runs, run);
+        let session = Arc::clone(&turn.session);
+        let launched = loop {
+            match self.launch_released(run.id(), turn, &labels, scope).await {
+                Ok(Some(LaunchResult::Overtaken(overtaken))) => {
+                    turn = *overtaken;
+                    // The turn that goes first needs the session's turn that this one has.
+                    turn.place = None;
+                    turn.place = Some(self.queue(&session, run.id()).await?);
+                }
+                launched => break launched,
+            }
+        };
+
+        if !matches!(launched, Ok(Some(LaunchResult::At { is_started: true, .. }))) {
+            // Nothing else ends a run that waits only for this turn.
+            self.driver.turns().concluder.handover().watch(run, &session);
+        }
+        Ok(match launched? {
+            Some(LaunchResult::At { number, .. }) => Some(number),
+            _ => None,
+        })
+    }
+
+    /// Takes a turn once no other one has the session's, and no other process has the run. `None`: the run was stopped.
+    async fn launch_released(
+        &self,
+        id: RunId,
+        mut turn: Turn,
+        labels: &Json,
+        scope: &Scope,
+    ) -> Result<Option<LaunchResult>, Fault> {
         if let Some(Place::Behind(queued)) = &mut turn.place {
-            queued.comes_here().await?;
+            queued.wait().await?;
         }
 
         // Without a turn the run need not be in memory, wherever this ends.
         let run = self.activate_released(id, scope).await?;
-        if matches!(run.run_state(), RunState::Ended(End::Canceled | End::Failed)) {
+        if run.is_stopped() || matches!(run.run_state(), RunState::Ended(End::Canceled | End::Failed)) {
             return Ok(None);
         }
         check_continuable(&run)?;
         self.deliveries.start(&run, StartReason::RunContinues, scope).await?;
-        // What the other replica has written last of it.
+        // What the process that had the turn before has written last of it.
         self.runs.session_of(&run.handle()).await?;
-        match self.launch(&run, turn, &labels)? {
-            LaunchResult::At { number, .. } => Ok(Some(number)),
-            LaunchResult::Overtaken(turn) => Err(faults::busy(&turn.session.id)),
-        }
+        self.launch(&run, turn, labels).map(Some)
     }
 
     /// Brings a run here that its holder is about to let go of, or has let go of.
@@ -252,68 +252,85 @@ impl LaterTurns {
         }
     }
 
-    /// Starts the turn's task, or queues the turn for the task of the turn under way.
+    /// Starts the turn's task, unless another turn goes first.
     ///
     /// Invariant: nothing is awaited here, so this is not async (see `FirstTurns::launch`).
     fn launch(&self, run: &Arc<ActiveRun>, mut turn: Turn, labels: &Json) -> Result<LaunchResult, Fault> {
         let now = clock::now();
-        let (launched, started) = run.update(Publish::Now, |state| {
+        let (number, turn) = run.update(Publish::Now, |state| {
             if let Some(number) = number_of_same(state.record.run(), &turn) {
                 turn.reopen_answers();
-                return Ok((LaunchResult::At { number, is_ready: false }, None));
-            }
-            if state.about.state.is_working() && turn.is_ready() {
-                return Ok((LaunchResult::Overtaken(Box::new(turn)), None));
-            }
-            state.about.request = AgentRequest { input: Input::default(), ..turn.spoken.request.clone() };
-            if !labels.is_null() {
-                state.about.labels = labels.clone();
+                return Ok((number, Err(None)));
             }
             match state.about.state {
                 RunState::Ended(_) => {
                     turn.reopen_answers();
-                    Err(faults::run_ended(run.id()))
-                }
-                RunState::Waiting | RunState::WaitingForAuth => {
-                    // A client that left did so before this turn.
-                    run.cancel.reset();
-                    let turn = start_turn(state, turn, now);
-                    let number = state.record.run().turns.len() - 1;
-                    Ok((LaunchResult::At { number, is_ready: turn.is_ready() }, Some(turn)))
+                    return Err(faults::run_ended(run.id()));
                 }
                 RunState::Queued | RunState::Running => {
                     if let Some(by) = state.record.run().answered_by() {
                         return Err(faults::not_waiting(run.id(), Some(by)));
                     }
-                    let ended = state.record.run().turns.len() - 1;
-                    let is_same = |queued: &Turn| queued.claim_key.is_some() && queued.claim_key == turn.claim_key;
-                    if let Some(place) = state.queued.iter().position(is_same) {
-                        return Ok((LaunchResult::At { number: ended + place + 1, is_ready: false }, None));
-                    }
-                    check_queueable(&turn.session, &turn.spoken, turn.policy.busy, now)?;
-                    if let Some(permits) = &mut turn.permits {
-                        permits.queue()?;
-                    }
-                    state.queued.push_back(turn);
-                    Ok((LaunchResult::At { number: ended + state.queued.len(), is_ready: false }, None))
+                    return Ok((0, Err(Some(turn))));
                 }
+                // The run waits only for the first turn of the queue.
+                _ if turn.is_behind() && turn.session.handed_over(run.id()).is_some() => {
+                    return Ok((0, Err(Some(turn))));
+                }
+                RunState::Waiting | RunState::WaitingForAuth => {}
             }
+
+            state.about.request = AgentRequest { input: Input::default(), ..turn.spoken.request.clone() };
+            if !labels.is_null() {
+                state.about.labels = labels.clone();
+            }
+            // A client that left did so before this turn.
+            run.cancel.reset();
+            let turn = start_turn(state, turn, now);
+            Ok((state.record.run().turns.len() - 1, Ok(turn)))
         })?;
 
-        if let Some(turn) = started {
-            self.driver.start(AbortGuard::new(&self.runs, run), Box::new(turn), None);
+        match turn {
+            Ok(turn) => {
+                let is_ready = turn.is_ready();
+                self.driver.start(AbortGuard::new(&self.runs, run), Box::new(turn), None);
+                Ok(LaunchResult::At { number, is_ready, is_started: true })
+            }
+            Err(None) => Ok(LaunchResult::At { number, is_ready: false, is_started: false }),
+            Err(Some(turn)) => Ok(LaunchResult::Overtaken(Box::new(turn))),
         }
-
-        Ok(launched)
     }
 }
 
 /// The result of a launch.
 enum LaunchResult {
-    /// It is the turn of this index in its run. `is_ready`: its request can be sent at once.
-    At { number: usize, is_ready: bool },
-    /// It was prepared while another turn has begun, which goes first.
+    /// It is the turn of this index in its run. `is_ready`: its request can be sent at once. `is_started`: false if a
+    /// request with the same message has started it before.
+    At { number: usize, is_ready: bool, is_started: bool },
+    /// Another turn goes first.
     Overtaken(Box<Turn>),
+}
+
+/// Answers the client of a queued turn. `launched` resolves to the turn's index; `None`: the turn was dropped.
+async fn respond_in_line(
+    mut wanted: Wanted,
+    launched: impl Future<Output = Result<Option<usize>, Fault>>,
+    follower: Follower,
+    started: oneshot::Receiver<Result<(), Fault>>,
+) -> Result<Answer, Fault> {
+    if wanted.delivery != Delivery::Collect {
+        // Begun by being polled, not by being waited for.
+        let _ = timeout(Duration::ZERO, launched).await;
+        return wanted.respond(follower, started).await;
+    }
+
+    let came_at = Instant::now();
+    let limit = wanted.policy.collect_timeout;
+    let launched = commit::within(limit, launched).await.transpose()?;
+    wanted.turn = launched.flatten().unwrap_or(usize::MAX);
+    let left = if launched.is_some() { limit } else { Some(Duration::ZERO) };
+    wanted.policy.collect_timeout = left.map(|left| left.saturating_sub(came_at.elapsed()));
+    wanted.respond(follower, started).await
 }
 
 /// The index of the turn that has the same message, for a turn with a claim: a request that came at the same moment
@@ -339,10 +356,10 @@ fn check_continuable(run: &ActiveRun) -> Result<(), Fault> {
 
 /// Records the start of a turn of a run that waits.
 fn start_turn(state: &mut State, mut turn: Turn, now: Millis) -> Turn {
-    // Another replica may have handed it over instead of ending it.
+    // It may have been handed over instead of ended.
     let handed_over = turn.session.take_handed_over(state.record.run().id);
     turn.resumes = Some(handed_over.map_or(state.about.state, RunState::Ended));
-    state.cancel_reason = None;
+    (state.cancel_reason, state.is_handed_over) = (None, false);
     state.record.set_time(now);
     state.record.start_turn(turn.take_input());
     state.pending.clear();

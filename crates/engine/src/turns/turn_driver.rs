@@ -99,8 +99,8 @@ impl<'a> TurnDriver<'a> {
     }
 
     /// Takes the turn, or ends it if it is `refused` before it begins. `opened`: the store's word that it knows the
-    /// run. Returns the turn that was queued behind it.
-    pub(super) async fn take(mut self, refused: Option<Fault>, opened: Option<StoreFuture<()>>) -> Option<Turn> {
+    /// run.
+    pub(super) async fn take(mut self, refused: Option<Fault>, opened: Option<StoreFuture<()>>) {
         let began_at = Instant::now();
         self.turn.began_at = Some(began_at);
         // What comes before the answer and after it is boxed: while an answer is read there need be no room for it.
@@ -154,8 +154,7 @@ impl<'a> TurnDriver<'a> {
             connector_state,
         };
 
-        let next = Box::pin(self.services.concluder.conclude(concluded)).await;
-        drop(guard);
+        Box::pin(self.services.concluder.conclude(concluded)).await;
 
         let report = TurnReport {
             fault: self.cause.as_ref(),
@@ -168,9 +167,10 @@ impl<'a> TurnDriver<'a> {
         };
 
         log::turn_ended(self.run, &mut self.turn, &report);
+        // After the log has read the run: another thread may take the next turn at once.
+        drop(guard);
         // A client that still waits for the turn to begin gets its end, now that all can be found as it is.
         self.turn.report_start(self.refusal.map_or(Ok(()), |fault| Err(faults::logged(fault))));
-        next
     }
 
     /// Waits for the session's turn, prepares the request, and sends it while the store takes note of the run.
