@@ -175,17 +175,13 @@ impl SessionTable {
     pub(crate) async fn refresh_if_outdated(&self, session: &Session) -> Result<bool, Fault> {
         let may_be_outdated = session.may_be_outdated() && self.condition(session) != Expect::Any;
         if may_be_outdated {
-            self.refresh(session).await?;
+            let _saving = session.saving.lock().await;
+            self.read_again(session).await?;
         }
         Ok(may_be_outdated)
     }
 
-    /// Reads what other replicas have written. What was changed here and is not written yet is kept.
-    async fn refresh(&self, session: &Session) -> Result<(), Fault> {
-        let _saving = session.saving.lock().await;
-        self.read_again(session).await
-    }
-
+    /// Reads a session again. Changes of this process that are not written yet are kept.
     async fn read_again(&self, session: &Session) -> Result<(), Fault> {
         match self.load(session.key()).await? {
             Some((doc, version)) => session.update_from(version, doc),
@@ -303,13 +299,11 @@ impl SessionTable {
     /// Other replicas take no turn from now on, and what they have written is known.
     async fn begin(&self, guard: TurnGuard) -> Result<TurnGuard, Fault> {
         let session = guard.session();
-        if !session.lives_in_memory() && self.condition(session) != Expect::Any {
-            let user = session.doc().user_id.clone();
-            self.refresh(session).await?;
-            if user.is_some() && session.doc().user_id != user {
-                // Another user has begun it on another replica, at the same time: with the next request there are two.
-                return Err(faults::busy(&session.id));
-            }
+        let user = session.doc().user_id.clone();
+        self.refresh_if_outdated(session).await?;
+        if user.is_some() && session.doc().user_id != user {
+            // Another user has begun it on another replica, at the same time: with the next request there are two.
+            return Err(faults::busy(&session.id));
         }
         session.hold();
         Ok(guard)
