@@ -58,6 +58,7 @@ pub(super) struct Receiver {
 }
 
 /// Where a delivery begins.
+#[derive(Clone, Copy)]
 pub(super) struct Start {
     /// The first step to send. Steps before it are only shown to the notifier.
     pub(super) from: u64,

@@ -73,41 +73,48 @@ impl SoleSender {
         key: &str,
         from: impl Fn(Option<u64>) -> u64,
     ) -> Option<(Self, u64)> {
-        let (holder, began) = (clock::new_id().to_string(), Instant::now());
-        let mut backoff = Backoff::new();
+        // Made first: whatever ends the wait, the lease is released.
+        let mut sender = Self {
+            store: Arc::clone(store),
+            key: key.to_owned(),
+            holder: clock::new_id().to_string(),
+            version: Version(0),
+            noting: None,
+            renewed_at: Instant::now(),
+        };
+        let (began, mut backoff) = (Instant::now(), Backoff::new());
         while began.elapsed() < TIMEOUT {
             // A store that fails is asked again: the run goes on meanwhile, and nothing is sent that is not safe.
-            let entered = match store.lease(&lease(key), &holder, LEASE).await {
-                Ok(true) => Self::enter(store, key, &holder, &from).await,
+            let entered = match sender.renew_lease().await {
+                Ok(true) => sender.enter(&from).await,
                 Ok(false) => Ok(None),
                 Err(error) => Err(error),
             };
             match entered {
-                Ok(Some(entered)) => return Some(entered),
+                Ok(Some(from)) => return Some((sender, from)),
                 Err(StoreError::Closed) => return None,
                 Ok(None) | Err(_) => {}
             }
             backoff.pause().await;
         }
-        drop(store.release(&lease(key), &holder));
         None
     }
 
+    async fn renew_lease(&mut self) -> Result<bool, StoreError> {
+        self.renewed_at = Instant::now();
+        self.store.lease(&lease(&self.key), &self.holder, LEASE).await
+    }
+
     /// Notes that this one sends from now on. `None`: another replica has written the same document at this moment.
-    async fn enter(
-        store: &Arc<dyn Store>,
-        key: &str,
-        holder: &str,
-        from: &impl Fn(Option<u64>) -> u64,
-    ) -> Result<Option<(Self, u64)>, StoreError> {
-        let found = store.get(COLLECTION, key).await?;
+    async fn enter(&mut self, from: &impl Fn(Option<u64>) -> u64) -> Result<Option<u64>, StoreError> {
+        let found = self.store.get(COLLECTION, &self.key).await?;
         let from = from(found.as_ref().and_then(Progress::parse).map(|progress| progress.sent));
         let expect = found.map_or(Expect::Absent, |found| Expect::Version(found.version));
-        let value = Progress { sent: from, holder: Some(holder) }.to_bytes();
-        let written = store.put(COLLECTION, key, value, expect, clock::now()).await?;
+        let value = Progress { sent: from, holder: Some(&self.holder) }.to_bytes();
+        let written = self.store.put(COLLECTION, &self.key, value, expect, clock::now()).await?;
         Ok(written.ok().map(|version| {
-            let (store, key, holder) = (Arc::clone(store), key.to_owned(), holder.to_owned());
-            (Self { store, key, holder, version, noting: None, renewed_at: Instant::now() }, from)
+            self.version = version;
+            from
         }))
     }
 
@@ -157,8 +164,7 @@ impl SoleSender {
         if self.renewed_at.elapsed() < RENEWAL {
             return Ok(true);
         }
-        self.renewed_at = Instant::now();
-        self.store.lease(&lease(&self.key), &self.holder, LEASE).await
+        self.renew_lease().await
     }
 
     /// True if no other process writes the document: it holds the last note of this sender.

@@ -58,8 +58,7 @@ struct Task {
     run: Weak<ActiveRun>,
     /// Of the document that names the receiver.
     version: Version,
-    /// True if it sends the run as it stands, and not its next turn.
-    ends_at_rest: bool,
+    start: Start,
 }
 
 /// A document that names a receiver.
@@ -120,7 +119,7 @@ impl Deliveries {
 
     /// How many deliveries are under way that lost processes have left.
     pub(super) fn resumed(&self) -> usize {
-        self.lock().by_key.values().filter(|task| task.ends_at_rest && !task.handle.is_finished()).count()
+        self.lock().by_key.values().filter(|task| task.start.ends_at_rest && !task.handle.is_finished()).count()
     }
 
     fn lock(&self) -> MutexGuard<'_, Tasks> {
@@ -372,15 +371,8 @@ impl Deliveries {
     ) {
         let key = scope.document_key(document.key);
         let Some(notifier) = (notifiers.open)(document.value) else { return };
-        let Some((from, is_known)) = self.first_step(&key, run, reason) else { return };
-        let unless_noted = match reason {
-            // Nothing was noted: nothing was sent.
-            StartReason::RunRecovered => 0,
-            StartReason::Left(first) => first.min(from),
-            _ => from,
-        };
-        let ends_at_rest = matches!(reason, StartReason::Left(_));
-        let listed = self.undelivered.add(document.key, unless_noted);
+        let Some(start) = self.start_point(&key, run, reason) else { return };
+        let listed = self.undelivered.add(document.key, start.unless_noted);
 
         let (caller, version) = (scope.owner.base_key().to_owned(), document.version);
         let delivered = Arc::new(AtomicU64::new(NOT_BEGUN));
@@ -397,26 +389,32 @@ impl Deliveries {
             },
             Arc::clone(&delivered),
         );
-        let start = Start { from, unless_noted, is_known, ends_at_rest };
         let handle = tokio::task::spawn_local(delivery.run(start, listed)).abort_handle();
-        let task = Task { handle, caller, delivered, run: Arc::downgrade(run), version, ends_at_rest };
+        let task = Task { handle, caller, delivered, run: Arc::downgrade(run), version, start };
         self.lock().insert(&key, task);
     }
 
-    /// From which step on a delivery starts, and whether all before it was surely sent. `None`: it does not start.
-    fn first_step(&self, key: &str, run: &ActiveRun, reason: StartReason) -> Option<(u64, bool)> {
+    /// Where a delivery starts. `None`: it does not start.
+    fn start_point(&self, key: &str, run: &ActiveRun, reason: StartReason) -> Option<Start> {
         let (visible, is_over) = run.published();
-        match (reason, self.lock().delivered(key)) {
-            (StartReason::RunStarts, _) => Some((0, true)),
-            (StartReason::RunRecovered | StartReason::ReceiverNamedAgain | StartReason::Left(_), _) => {
-                Some((visible, false))
+        let start = Start { from: visible, unless_noted: visible, is_known: false, ends_at_rest: false };
+        let tasks = self.lock();
+        match (reason, tasks.of_next_turn(key)) {
+            (StartReason::RunStarts, _) => Some(Start { from: 0, unless_noted: 0, is_known: true, ..start }),
+            // Nothing was noted: nothing was sent.
+            (StartReason::RunRecovered, _) => Some(Start { unless_noted: 0, ..start }),
+            (StartReason::Left(first), _) => {
+                Some(Start { unless_noted: first.min(visible), ends_at_rest: true, ..start })
             }
+            (StartReason::ReceiverNamedAgain, _) => Some(start),
             (StartReason::RunContinues, Some(_)) => None,
-            (StartReason::ReceiverNamed, Some(NOT_BEGUN)) => Some((visible, false)),
-            (StartReason::ReceiverNamed, Some(delivered)) => Some((delivered, true)),
+            (StartReason::ReceiverNamed, Some(task)) => match task.delivered.load(Ordering::Acquire) {
+                NOT_BEGUN => Some(task.start),
+                sent => Some(Start { from: sent, unless_noted: sent, is_known: true, ..start }),
+            },
             // A run that has ended has no further step.
             (_, None) if is_over => None,
-            (_, None) => Some((visible, false)),
+            (_, None) => Some(start),
         }
     }
 
@@ -453,10 +451,9 @@ impl Tasks {
         self.by_key.get(key).is_some_and(|task| !task.handle.is_finished())
     }
 
-    /// Number of steps that the delivery under way has sent, or [`NOT_BEGUN`]. `None`: no delivery sends the next turn.
-    fn delivered(&self, key: &str) -> Option<u64> {
-        let task = self.by_key.get(key).filter(|task| !task.handle.is_finished() && !task.ends_at_rest);
-        task.map(|task| task.delivered.load(Ordering::Acquire))
+    /// The delivery under way that sends the next turn, too.
+    fn of_next_turn(&self, key: &str) -> Option<&Task> {
+        self.by_key.get(key).filter(|task| !task.handle.is_finished() && !task.start.ends_at_rest)
     }
 }
 
