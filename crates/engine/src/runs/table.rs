@@ -226,11 +226,6 @@ impl RunTable {
         Ok(self.session_of(run).await?.handed_over(run.id()).is_some())
     }
 
-    /// True if a turn of this run waits in the line of all replicas.
-    pub(crate) async fn is_continued(&self, run: RunId) -> Result<bool, Fault> {
-        self.store.turns().is_continued(run).await.map_err(store_fault)
-    }
-
     /// The session of a run.
     pub(crate) async fn session_of(&self, run: &RunHandle) -> Result<Arc<Session>, Fault> {
         let (agent, owner, session, user) = run.view(|view| {
