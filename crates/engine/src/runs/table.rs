@@ -272,6 +272,9 @@ impl RunTable {
     /// Waits until the pause of a run is written and its driver released it: a store may release the run as soon as the
     /// pause is written, and a change of this copy in between would be lost.
     async fn release_settled(&self, run: &Arc<ActiveRun>) -> Result<(), Fault> {
+        if !self.store.runs_move() {
+            return Ok(());
+        }
         if let Some(pause) = run.settling().filter(|_| run.run_state().is_waiting()) {
             let visible = timeout(RELEASE_TIMEOUT, until_visible(run, pause)).await;
             visible.map_err(|_| faults::store_unavailable())?;
@@ -283,9 +286,11 @@ impl RunTable {
     /// Waits until the store knows that a run is here.
     async fn opened(&self, run: &Arc<ActiveRun>, opened: StoreFuture<()>) -> Result<(), Fault> {
         let Err(error) = opened.await else { return Ok(()) };
-        // Another replica may have it: this copy is not written.
-        run.lose();
-        self.remove_copy(run);
+        // A store of one process writes the copy later. Otherwise another replica may have the run.
+        if self.store.runs_move() || matches!(error, StoreError::Fenced) {
+            run.lose();
+            self.remove_copy(run);
+        }
         Err(match error {
             StoreError::Fenced => faults::busy(&run.view(|view| view.run().session_id.clone())),
             error => store_fault(&error),
