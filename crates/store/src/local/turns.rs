@@ -1,10 +1,13 @@
-//! Queues of turns in memory: one lock, no task, and no wait unless another turn is before.
+//! Queues of turns in memory: no task, and no wait unless another turn is before.
 //!
 //! Not here: queues that several processes share.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::future::ready;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use interlingua_core::id::RunId;
 use tokio::sync::oneshot;
@@ -12,129 +15,133 @@ use tokio::sync::oneshot;
 use super::lock;
 use crate::{StoreError, StoreFuture, Ticket, TurnQueue};
 
+/// Each session belongs to one of this many parts, which have a lock each.
+const PARTS: usize = 16;
+
 /// The queues of all sessions.
 #[derive(Debug, Default)]
-pub struct TurnQueues(Mutex<Queues>);
+pub struct TurnQueues {
+    parts: [Mutex<Queues>; PARTS],
+    hasher: RandomState,
+    last_number: AtomicU64,
+}
 
+/// The queues of the sessions in one part.
 #[derive(Debug, Default)]
 struct Queues {
-    by_session: HashMap<String, VecDeque<QueuePlace>>,
-    /// Number of places behind another one, by the run that they continue.
-    continued: HashMap<RunId, usize>,
-    last_number: u64,
+    by_session: HashMap<String, Queue>,
     is_closed: bool,
+}
+
+/// The queue of one session. Most have one place, which needs no allocation.
+#[derive(Debug)]
+struct Queue {
+    first: QueuePlace,
+    behind: VecDeque<QueuePlace>,
 }
 
 #[derive(Debug)]
 struct QueuePlace {
     number: u64,
     continues: Option<RunId>,
-    /// Waits until the place is the first one. A place is waited for by one caller at a time.
+    /// Waits until the place is the first one. At most one caller waits for a place at a time.
     waiter: Option<oneshot::Sender<()>>,
 }
 
 impl TurnQueues {
+    fn part(&self, session: &str) -> &Mutex<Queues> {
+        let hash = self.hasher.hash_one(session);
+        &self.parts[usize::try_from(hash % PARTS as u64).unwrap_or(0)]
+    }
+
     /// Fails every waiting caller and every later call.
     pub fn close(&self) {
-        let mut queues = lock(&self.0);
-        queues.is_closed = true;
-        queues.by_session.clear();
-        queues.continued.clear();
+        for part in &self.parts {
+            let mut queues = lock(part);
+            queues.is_closed = true;
+            queues.by_session.clear();
+        }
     }
 }
 
 impl Queues {
-    fn join(&mut self, session: &str, continues: Option<RunId>, most: usize) -> Option<Ticket> {
-        let number = self.last_number + 1;
+    /// Adds a place with this number. True if it is the first one. `None`: more than `most` places are before it.
+    fn join(&mut self, session: &str, number: u64, continues: Option<RunId>, most: usize) -> Option<bool> {
         let place = QueuePlace { number, continues, waiter: None };
-        let is_first = match self.by_session.get_mut(session) {
-            Some(queue) if queue.len() > most => return None,
+        match self.by_session.get_mut(session) {
+            // Also counts the first place.
+            Some(queue) if queue.behind.len() >= most => None,
             Some(queue) => {
-                queue.push_back(place);
-                false
+                queue.behind.push_back(place);
+                Some(false)
             }
             None => {
-                self.by_session.insert(session.to_owned(), VecDeque::from([place]));
-                true
+                self.by_session.insert(session.to_owned(), Queue { first: place, behind: VecDeque::new() });
+                Some(true)
             }
-        };
-
-        self.last_number = number;
-        if let Some(run) = continues.filter(|_| !is_first) {
-            *self.continued.entry(run).or_default() += 1;
         }
-        Some(Ticket { session: session.to_owned(), number, is_first })
     }
 
-    /// A place, and true if it is the first one. `None`: it is in no queue.
-    fn find(&mut self, ticket: &Ticket) -> Option<(bool, &mut QueuePlace)> {
-        let queue = self.by_session.get_mut(&ticket.session)?;
-        let index = queue.iter().position(|place| place.number == ticket.number)?;
-        Some((index == 0, &mut queue[index]))
-    }
-
-    fn leave(&mut self, ticket: &Ticket) {
-        let Some(queue) = self.by_session.get_mut(&ticket.session) else { return };
-        let Some(index) = queue.iter().position(|place| place.number == ticket.number) else { return };
-        let left = queue.remove(index);
-        // The place that does not wait behind another one any more: this one, or the next if this one was the first.
-        let mut freed = left.filter(|_| index > 0).and_then(|place| place.continues);
-        if index == 0 {
-            match queue.front_mut() {
-                Some(next) => {
-                    freed = next.continues;
-                    if let Some(waiter) = next.waiter.take() {
-                        // The caller may have stopped waiting.
-                        let _ = waiter.send(());
-                    }
+    fn leave(&mut self, ticket: Ticket) {
+        let Entry::Occupied(mut entry) = self.by_session.entry(ticket.session) else { return };
+        let queue = entry.get_mut();
+        if queue.first.number != ticket.number {
+            queue.behind.retain(|place| place.number != ticket.number);
+            return;
+        }
+        match queue.behind.pop_front() {
+            Some(next) => {
+                queue.first = next;
+                if let Some(waiter) = queue.first.waiter.take() {
+                    // The caller may have stopped waiting.
+                    let _ = waiter.send(());
                 }
-                None => drop(self.by_session.remove(&ticket.session)),
             }
-        }
-
-        let Some(run) = freed else { return };
-        if let Some(places) = self.continued.get_mut(&run) {
-            *places -= 1;
-            if *places == 0 {
-                self.continued.remove(&run);
-            }
+            None => drop(entry.remove()),
         }
     }
 }
 
 impl TurnQueue for TurnQueues {
     fn queue_turn(&self, session: &str, continues: Option<RunId>, most: usize) -> StoreFuture<Option<Ticket>> {
-        let mut queues = lock(&self.0);
-        let joined = if queues.is_closed { Err(StoreError::Closed) } else { Ok(queues.join(session, continues, most)) };
-        Box::pin(ready(joined))
-    }
-
-    fn is_continued(&self, run: RunId) -> StoreFuture<bool> {
-        let queues = lock(&self.0);
-        let continued = !queues.continued.is_empty() && queues.continued.contains_key(&run);
-        Box::pin(ready(Ok(continued)))
-    }
-
-    fn wait_for_turn(&self, ticket: &Ticket) -> StoreFuture<()> {
-        let mut queues = lock(&self.0);
+        let mut queues = lock(self.part(session));
         if queues.is_closed {
             return Box::pin(ready(Err(StoreError::Closed)));
         }
-        let comes = match queues.find(ticket) {
-            Some((true, _)) => return Box::pin(ready(Ok(()))),
-            Some((false, place)) => {
-                let (waiter, comes) = oneshot::channel();
-                place.waiter = Some(waiter);
-                comes
-            }
-            None => return Box::pin(ready(Err(StoreError::Fenced))),
+        let number = self.last_number.fetch_add(1, Ordering::Relaxed);
+        let joined = queues.join(session, number, continues, most);
+        drop(queues);
+        Box::pin(ready(Ok(joined.map(|is_first| Ticket { session: session.to_owned(), number, is_first }))))
+    }
+
+    /// Reads all queues: a process that is alone counts the queued turns of its runs itself.
+    fn is_continued(&self, run: RunId) -> StoreFuture<bool> {
+        let continues = |place: &QueuePlace| place.continues == Some(run);
+        let is_in =
+            |part: &Mutex<Queues>| lock(part).by_session.values().any(|queue| queue.behind.iter().any(continues));
+        Box::pin(ready(Ok(self.parts.iter().any(is_in))))
+    }
+
+    fn wait_for_turn(&self, ticket: &Ticket) -> StoreFuture<()> {
+        let mut queues = lock(self.part(&ticket.session));
+        if queues.is_closed {
+            return Box::pin(ready(Err(StoreError::Closed)));
+        }
+        let queue = queues.by_session.get_mut(&ticket.session);
+        let place = match queue {
+            Some(queue) if queue.first.number == ticket.number => return Box::pin(ready(Ok(()))),
+            Some(queue) => queue.behind.iter_mut().find(|place| place.number == ticket.number),
+            None => None,
         };
+        let Some(place) = place else { return Box::pin(ready(Err(StoreError::Fenced))) };
+        let (waiter, first) = oneshot::channel();
+        place.waiter = Some(waiter);
         // Dropped without a value: its queue was closed, or its place was given up meanwhile.
-        Box::pin(async { comes.await.map_err(|_| StoreError::Closed) })
+        Box::pin(async { first.await.map_err(|_| StoreError::Closed) })
     }
 
     fn leave_turn(&self, ticket: Ticket) -> StoreFuture<()> {
-        lock(&self.0).leave(&ticket);
+        lock(self.part(&ticket.session)).leave(ticket);
         Box::pin(ready(Ok(())))
     }
 }
