@@ -13,7 +13,6 @@ use tokio::time::{Instant, sleep};
 use super::seal_key;
 use crate::agent::Agents;
 use crate::deliveries::{Deliveries, LeftDeliveries, StartReason};
-use crate::faults;
 use crate::runs::{ActiveRun, Publish, RunHandle, RunTable, SharedRules, stop_lost};
 use crate::turns::Canceller;
 use interlingua_base::clock;
@@ -269,9 +268,7 @@ impl Housekeeping {
         self.runs.stop_accepting();
         wait_until(time, || !self.runs.is_driving()).await;
 
-        for run in self.runs.active() {
-            run.stop(Some(faults::shutting_down()));
-        }
+        self.runs.stop_turns();
         wait_until(ENDING_TIMEOUT, || !self.runs.is_driving()).await;
         // Followers of a run that waits would follow it for ever.
         self.runs.close();

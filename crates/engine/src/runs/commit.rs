@@ -87,14 +87,23 @@ pub(crate) async fn saved(sessions: &SessionTable, session: &Arc<Session>) -> Re
 
 /// Writes a run as it is, and waits for it.
 pub(crate) async fn settle(store: &Arc<dyn Store>, run: &Arc<ActiveRun>) -> Result<(), Fault> {
-    store.settle(&run.journal()).await.map_err(|error| store_fault(&error))
+    write(store, run).await.map_err(|error| store_fault(&error))
+}
+
+/// Starts to write a run as it is.
+fn write(store: &Arc<dyn Store>, run: &Arc<ActiveRun>) -> StoreFuture<()> {
+    if store.runs_move() {
+        // Before the write: a turn that starts after it finds the run released.
+        run.update(Publish::Later, |state| state.is_released |= state.about.state.is_waiting());
+    }
+    store.settle(&run.journal())
 }
 
 /// Publishes a run and writes it as it is, for as long as an end may take. A failure is only logged: the store goes on
 /// trying, and nothing is visible before it is safe.
 pub(crate) async fn publish_and_settle(store: &Arc<dyn Store>, run: &Arc<ActiveRun>) {
     run.publish(Publish::Concluded);
-    match timeout(WRITE_TIMEOUT, store.settle(&run.journal())).await {
+    match timeout(WRITE_TIMEOUT, write(store, run)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(run = %run.id(), %error, "the store could not write a run at once"),
         Err(_) => tracing::warn!(run = %run.id(), "the store did not write a run in time: it tries again"),
@@ -104,7 +113,7 @@ pub(crate) async fn publish_and_settle(store: &Arc<dyn Store>, run: &Arc<ActiveR
 
 /// Waits until a run is safe as it is, however long that takes: a store that fails goes on trying by itself.
 async fn wait_until_safe(store: &Arc<dyn Store>, run: &Arc<ActiveRun>) {
-    if let Err(error) = store.settle(&run.journal()).await {
+    if let Err(error) = write(store, run).await {
         tracing::debug!(run = %run.id(), %error, "the run is not written yet");
         poll_fn(|context| run.poll_safe(context)).await;
     }

@@ -167,7 +167,10 @@ impl State {
         }
         if let Some(info) = update.info {
             self.about = *info;
-            (self.pending, self.is_handed_over) = reason;
+            let (pending, is_handed_over) = reason;
+            self.pending = pending;
+            // Only whether there is one: the process that has the run applies it.
+            self.fallback = is_handed_over.then_some(self.about.state);
         }
         Ok(())
     }

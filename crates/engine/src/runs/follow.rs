@@ -125,7 +125,7 @@ impl Follower {
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
         match &self.source {
-            Source::InMemory(run, _) if run.state().is_handed_over => false,
+            Source::InMemory(run, _) if run.state().fallback.is_some() => false,
             _ => self.run().view(|view| view.run().end.is_some() || view.info.state.is_waiting()),
         }
     }
@@ -156,6 +156,14 @@ impl Follower {
             }
         })
         .await;
+    }
+
+    /// Waits until it is known whether the run continues, if it waits only for a queued turn, and until its end is
+    /// visible, if it has ended.
+    pub(crate) async fn until_next_known(&self) {
+        if let Source::InMemory(run, index) = &self.source {
+            poll_fn(|context| run.poll_next_known(*index, context)).await;
+        }
     }
 
     /// Shows the last step that was taken once more.

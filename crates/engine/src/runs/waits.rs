@@ -29,6 +29,20 @@ pub(super) async fn until_visible(run: &Arc<ActiveRun>, sequence: u64) {
     poll_fn(|context| run.poll_steps(reader.index, sequence, context, &mut |_, _| Take::Enough)).await;
 }
 
+/// Waits until no one holds a run that the store has released.
+pub(super) async fn until_unheld(run: &Arc<ActiveRun>) {
+    if run.state().is_released {
+        let reader = Reader { run, index: run.add_follower(false) };
+        poll_fn(|context| run.poll_unheld(reader.index, context)).await;
+    }
+}
+
+/// Waits until the turn of this index in a run is not under way, and its end is visible.
+pub(crate) async fn until_turn_ended(run: &Arc<ActiveRun>, turn: usize) {
+    let reader = Reader { run, index: run.add_follower(false) };
+    poll_fn(|context| run.poll_turn_ended(reader.index, turn, context)).await;
+}
+
 /// A follower that reads nothing. Removed on drop.
 struct Reader<'a> {
     run: &'a ActiveRun,

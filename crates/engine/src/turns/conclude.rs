@@ -1,4 +1,4 @@
-//! What a turn has come to: noted in its session, recorded in its run, written, and published.
+//! The result of a turn: noted in its session, recorded in its run, written, and published.
 //!
 //! Not here: how the turn ended ([`super::turn_driver`]), and how ends are made safe ([`crate::runs::commit`]).
 
@@ -19,7 +19,7 @@ use crate::runs::{ActiveRun, ConnectionCache, Handover, Prepared, Publish, RunTa
 use crate::sessions::{AgentMemory, TurnNote, TurnSuccess};
 use interlingua_base::clock;
 
-/// Notes, writes and publishes what turns come to.
+/// Notes, writes and publishes the results of turns.
 pub(crate) struct Concluder {
     runs: Arc<RunTable>,
     transcripts: Arc<Transcripts>,
@@ -33,11 +33,11 @@ pub(super) struct Concluded<'a> {
     pub(super) turn: &'a mut Turn,
     /// The connection its request came over, if that keeps responses.
     pub(super) connection: Option<&'a Weak<ConnectionCache>>,
-    /// The runs it answered.
+    /// The runs that it answered.
     pub(super) linked: LinkedRuns,
-    /// `None`: it was never found out what to ask.
+    /// `None`: the turn ended before its request was prepared.
     pub(super) prepared: Option<&'a mut Prepared>,
-    /// What the connector wants to have again with the session's next turn.
+    /// The connector's state for the next turn of the session.
     pub(crate) connector_state: Option<Json>,
 }
 
@@ -46,9 +46,9 @@ struct Ended {
     end: End,
     /// Its index in the run.
     number: usize,
-    /// True if it never reached the agent and the run goes back to where it was.
+    /// True if it never reached the agent, so that the run returns to the state before it.
     is_withdrawn: bool,
-    /// What the run asks.
+    /// The pending items of the run.
     asked: Vec<Pending>,
     /// The condition that the agent waits for, besides pending items.
     awaits: Option<Awaits>,
@@ -69,12 +69,12 @@ impl Ended {
         matches!(self.end, End::Completed | End::Incomplete)
     }
 
-    /// As entries count turns.
+    /// Its index in the run, in the type of session entries.
     fn index(&self) -> u32 {
         u32::try_from(self.number).unwrap_or(u32::MAX)
     }
 
-    /// Where the run stands after the turn, with these items open.
+    /// The state of the run after the turn, if these items are open and no queued turn is next.
     fn next_state(&self, turn: &Turn, open: &[Pending]) -> RunState {
         let turns = turn.policy.turns;
         let waits = turns.are_many()
@@ -87,7 +87,7 @@ impl Ended {
         };
 
         match turn.resumes {
-            // What it asked was answered by a turn before this one.
+            // A turn before this one answered its items.
             Some(_) if self.is_withdrawn && open.is_empty() && !self.asked.is_empty() => {
                 RunState::Ended(End::Completed)
             }
@@ -109,11 +109,11 @@ impl Concluder {
         Self { runs, transcripts, pending_index, handover }
     }
 
-    /// Notes, writes and publishes what a turn has come to.
+    /// Notes, writes and publishes the result of a turn.
     pub(super) async fn conclude(&self, concluded: Concluded<'_>) {
         let Concluded { run, turn, connection, linked, prepared, connector_state } = concluded;
         if run.is_lost() {
-            // Another replica ends it; what was changed here of its session is not written.
+            // Another replica ends it. Changes of its session in this process are not written.
             return self.runs.sessions().forget(&turn.session);
         }
 
@@ -143,30 +143,17 @@ impl Concluder {
             Vec::new()
         };
 
-        let state = ended.next_state(turn, &open);
+        let next = ended.next_state(turn, &open);
         let (limit, began) = (self.runs.store().write_timeout(), Instant::now());
         if changes_session && !run.is_unobserved() {
-            // Other replicas may read an end as soon as it is recorded: what it comes to is in the session by then.
+            // Other replicas may read an end as soon as it is recorded: the session has its result by then.
             commit::within(limit, self.save_session(run, turn, &open)).await;
         }
 
-        // As late as possible: a turn that comes after this finds the run ended.
-        let sessions = self.runs.sessions();
-        let continued =
-            turn.policy.turns.are_many() && sessions.is_continued(&turn.session, run.id()).await.unwrap_or(false);
-        if let (true, RunState::Ended(end)) = (continued, state) {
-            turn.session.hand_over(run.id(), end);
-            if self.runs.store().runs_move() {
-                // In the session before the run waits, too: for clients of other replicas it never does.
-                self.save_session(run, turn, &open).await;
-            }
-        }
-
-        let asked = open.clone();
-        let is_handed_over = advance(run, Comes { to: state, continued }, open, now);
-        // It was stopped meanwhile.
+        let is_handed_over = self.advance(run, turn, next, &open).await;
+        // The run was stopped meanwhile.
         let is_kept_here = !is_handed_over && turn.session.take_handed_over(run.id()).is_some();
-        let is_withdrawn = !state.is_ended() && run.view(|view| view.run().end.is_some());
+        let is_withdrawn = !next.is_ended() && run.view(|view| view.run().end.is_some());
         if is_withdrawn {
             turn.session.withdraw(run.id());
         }
@@ -177,7 +164,7 @@ impl Concluder {
 
         let save_session = async {
             if is_withdrawn || is_kept_here {
-                self.save_session(run, turn, if is_withdrawn { &[] } else { &asked }).await;
+                self.save_session(run, turn, if is_withdrawn { &[] } else { &open }).await;
             }
         };
 
@@ -200,12 +187,39 @@ impl Concluder {
         take_back(run.id(), turn, ended.index(), connection.as_deref());
     }
 
+    /// Sets the state of a run after a turn. True if a queued turn is next.
+    async fn advance(&self, run: &Arc<ActiveRun>, turn: &Turn, next: RunState, open: &[Pending]) -> bool {
+        let may_continue = turn.policy.turns.are_many();
+        let mut transition = Transition { next, may_continue, is_noted: None };
+        if self.runs.store().runs_move() {
+            // As late as possible: a turn that another process queues after this finds the run ended. If the queue
+            // cannot be read, the run is handed over, and ends later if no turn was queued.
+            let sessions = self.runs.sessions();
+            let has_next = may_continue && sessions.is_continued(&turn.session, run.id()).await.unwrap_or(true);
+            transition.is_noted = Some(has_next);
+        }
+
+        let now = clock::now();
+        loop {
+            if let (Some(true), RunState::Ended(end)) = (transition.is_noted, next) {
+                turn.session.hand_over(run.id(), end);
+                // In the session before the run waits, too: for clients of other replicas it never does.
+                self.save_session(run, turn, open).await;
+            }
+            match transition.apply(run, open, now) {
+                Next::Queued => return true,
+                Next::AtRest => return false,
+                Next::QueuedSince => transition.is_noted = Some(true),
+            }
+        }
+    }
+
     pub(super) const fn handover(&self) -> &Arc<Handover> {
         &self.handover
     }
 
-    /// Writes the session of a turn. A store that fails is tried again until the run is lost: the run's end must not be
-    /// there without it.
+    /// Writes the session of a turn. If the store fails, it tries again until the run is lost: the run must not end
+    /// before its session is written.
     async fn save_session(&self, run: &ActiveRun, turn: &Turn, asked: &[Pending]) {
         let mut backoff = Backoff::new();
         // The replica that has a lost run writes its session, too.
@@ -269,51 +283,81 @@ fn note_in_session(
     })
 }
 
-/// What a run comes to after a turn.
+/// The change of a run after a turn.
 #[derive(Clone, Copy)]
-struct Comes {
-    to: RunState,
-    /// True if a turn in the session's queue continues the run: the run waits for that turn.
-    continued: bool,
+struct Transition {
+    /// The state of the run if no queued turn is next.
+    next: RunState,
+    /// False for a run with a single turn.
+    may_continue: bool,
+    /// Whether the session notes that a queued turn is next. `None`: no other process can queue one, so no note is
+    /// needed.
+    is_noted: Option<bool>,
 }
 
-/// Sets the state of a run after a turn: waiting, or ended. True if the run waits for a turn in its session's queue.
-fn advance(run: &ActiveRun, comes: Comes, open: Vec<Pending>, now: Millis) -> bool {
-    let Comes { to: comes_to, continued } = comes;
-    run.update(Publish::Later, |state| {
-        if state.record.is_finished() {
-            // The run was ended from outside while the turn was under way.
-            return false;
-        }
-
-        state.pending = open;
-        if state.ends_after_turn && !comes_to.is_ended() {
-            // It was ended in the moment it came to its pause.
-            state.cut(End::Canceled, None);
-            return false;
-        }
-
-        let is_stopped =
-            run.cancel.is_set() && (comes_to.is_ended() || state.ends_after_turn || state.cancel_reason.is_some());
-        match comes_to {
-            RunState::Ended(_) if continued && !is_stopped => {
-                state.is_handed_over = true;
-                state.set(RunState::Waiting, state.record.now());
-                return true;
-            }
-            RunState::Ended(end) => {
-                state.record.set_time(now);
-                state.record.finish_run(end);
-                state.set(comes_to, now);
-            }
-            // At the very time that followers see.
-            _ => state.set(comes_to, state.record.now()),
-        }
-        false
-    })
+/// The result of a [`Transition`].
+enum Next {
+    /// The run waits or has ended.
+    AtRest,
+    /// A queued turn is next.
+    Queued,
+    /// Nothing has changed: this process queued a turn after the store's queue was read.
+    QueuedSince,
 }
 
-/// Takes back what was noted of a turn that could not be written, and that ended as failed instead.
+impl Transition {
+    /// Sets the state of the run. The turns that this process queued are counted under the same lock.
+    fn apply(self, run: &ActiveRun, open: &[Pending], now: Millis) -> Next {
+        let Self { next, may_continue, is_noted } = self;
+        run.update(Publish::Later, |state| {
+            if state.record.is_finished() {
+                // The run was ended from outside while the turn was under way.
+                return Next::AtRest;
+            }
+
+            if state.ends_after_turn && !next.is_ended() {
+                // It was ended at the moment of its pause.
+                state.cut(End::Canceled, None);
+                return Next::AtRest;
+            }
+
+            let is_stopped =
+                run.cancel.is_set() && (next.is_ended() || state.ends_after_turn || state.cancel_reason.is_some());
+            let has_queued = may_continue && state.queued_turns() > 0;
+            match is_noted {
+                _ if is_stopped => {}
+                None if has_queued => {
+                    // A later cancellation is for the queued turn.
+                    run.cancel.reset();
+                    state.fallback = Some(next);
+                    return Next::Queued;
+                }
+                Some(false) if has_queued && next.is_ended() => return Next::QueuedSince,
+                Some(true) if next.is_ended() => {
+                    state.pending = open.to_vec();
+                    state.fallback = Some(next);
+                    state.set(RunState::Waiting, state.record.now());
+                    return Next::Queued;
+                }
+                _ => {}
+            }
+
+            state.pending = open.to_vec();
+            match next {
+                RunState::Ended(end) => {
+                    state.record.set_time(now);
+                    state.record.finish_run(end);
+                    state.set(next, now);
+                }
+                // At the very time that followers see.
+                _ => state.set(next, state.record.now()),
+            }
+            Next::AtRest
+        })
+    }
+}
+
+/// Removes the notes of a turn that could not be written, and that ended as failed instead.
 fn take_back(run: RunId, turn: &Turn, index: u32, connection: Option<&ConnectionCache>) {
     if let Some(connection) = connection {
         connection.evict(run);

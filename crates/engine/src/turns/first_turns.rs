@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::canceller::Canceller;
 use super::claims::HeldClaim;
 use super::context::Outcome;
-use super::driver::{Beginning, Driver};
+use super::driver::{Driver, RunStart, TurnStart};
 use super::later_turns::LaterTurns;
 use super::respond::Wanted;
 use super::session_choice::{SessionChoice, SessionChooser};
@@ -108,7 +108,7 @@ impl FirstTurns {
         }
 
         saved.await?;
-        Wanted { delivery, policy, first_event_timeout, turn: 0 }.respond(follower, started).await
+        Wanted { delivery, policy, first_event_timeout, turn: 0, is_duplicate: false }.respond(follower, started).await
     }
 
     /// Counts the turn and chooses its session. Returns the session that the client named, too, if it resends its
@@ -237,7 +237,7 @@ impl FirstTurns {
         // A caller that reads the session, or deletes it, finds this run under way.
         turn.session.note_started(id);
 
-        let beginning = Beginning {
+        let start = RunStart {
             opened: self.open(&run, store_fails),
             saved,
             scope: scope.push.is_some().then(|| Box::new(scope.clone())),
@@ -248,7 +248,7 @@ impl FirstTurns {
         let follower =
             if policy.detached { Follower::new(&self.runs, handle) } else { Follower::attached(&self.runs, handle) };
 
-        self.driver.start(abort_guard, Box::new(turn), Some(beginning));
+        self.driver.start(abort_guard, Box::new(turn), TurnStart::OfNewRun(start));
         // Written after the run: an attachment without a run is never deleted.
         let attached = attach(self.runs.store(), id, attachments, scope);
         let safe = async move {

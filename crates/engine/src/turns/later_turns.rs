@@ -1,6 +1,8 @@
-//! Later turns of a run: one that waits is answered, one that works gets its next turn queued.
+//! Later turns of a run: an answer to a waiting run starts its next turn, and a message to a working run is queued.
 //!
-//! Not here: first turns ([`super::first_turns`]), and taking turns ([`super::turn_driver`]).
+//! A queued turn starts, or ends with a fault that is logged. The run records the fault if the turn is refused when it
+//! could start. Not here: first turns ([`super::first_turns`]), the count of queued turns ([`QueuedTurn`]), and taking
+//! turns ([`super::turn_driver`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,26 +15,28 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::context::Outcome;
-use super::driver::Driver;
+use super::driver::{Driver, TurnStart};
 use super::respond::Wanted;
 use crate::agent::Agent;
+use crate::backoff::Backoff;
 use crate::complete::complete;
 use crate::deliveries::{Deliveries, StartReason};
 use crate::faults;
 use crate::pending::RunLinker;
 use crate::runs::{
     AbortGuard, ActiveRun, Answer, Follower, HeldRun, Place, Publish, QueuedTurn, RunAccess, RunHandle, RunTable,
-    Scope, Spoken, State, Turn, TurnPermits, commit, follow,
+    Scope, Spoken, State, Turn, TurnPermits, WaitEnd, commit, follow, until_turn_ended,
 };
 use crate::sessions::Session;
 use interlingua_base::clock;
 
-/// The most turns of a run: their input is in memory while the run is.
+/// The maximum number of turns of a run: their input is in memory while the run is.
 const MAX_TURNS: usize = 4096;
 
-/// How long a run may take to be free whose turn another replica has ended.
+/// Time that another replica has to release a run after its turn. After that the turn joins the queue again: the other
+/// replica may have another turn of the run.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often it is tried meanwhile.
+/// The pause before the next attempt to load such a run.
 const RELEASE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Starts later turns.
@@ -43,12 +47,32 @@ pub(crate) struct LaterTurns {
     pub(crate) deliveries: Arc<Deliveries>,
     pub(crate) linker: Arc<RunLinker>,
     pub(crate) driver: Arc<Driver>,
-    /// The most turns that wait for another one of their session.
+    /// The maximum number of turns that wait for another one of their session.
     pub(crate) queued_turns: usize,
 }
 
+/// The result of a launch.
+enum LaunchResult {
+    /// The turn has this index in its run. `is_ready`: its request can be sent at once.
+    Started { number: usize, is_ready: bool },
+    /// A request with the same message started the turn of this index.
+    Duplicate(usize),
+    /// Another turn goes first.
+    Overtaken(Box<Turn>),
+}
+
+/// The result of a queued turn.
+enum QueueEnd {
+    /// The turn has this index in its run.
+    Started(usize),
+    /// A request with the same message started the turn of this index.
+    Duplicate(usize),
+    /// The run was canceled or failed, which drops its queued turns.
+    RunEnded,
+}
+
 impl LaterTurns {
-    /// Starts one more turn of a run that waits, or queues it behind the turn under way.
+    /// Starts one more turn of a waiting run, or queues it behind the turn under way.
     pub(crate) async fn start(
         &self,
         id: RunId,
@@ -83,10 +107,12 @@ impl LaterTurns {
         if held.is_none() {
             check_queueable(&session, &spoken, policy.busy, clock::now())?;
         }
-        let place = self.queue(&session, id).await?;
+        let place = self.queue(&session, id, self.queued_turns).await?;
         let (mut turn, started) =
             Turn::new(session, Arc::clone(agent), scope.origin(), place, policy.for_later_turn(), spoken);
         (turn.permits, turn.claim_key) = (Some(permits), claim_key);
+        // No stream is held back for a turn that waits for its session.
+        let mut wanted = Wanted { delivery, policy, first_event_timeout: Duration::ZERO, turn: 0, is_duplicate: false };
 
         if let Some(held) = &held {
             if held.run_state().is_waiting()
@@ -94,16 +120,18 @@ impl LaterTurns {
             {
                 return Ok(Answer::Waiting(waiting, reason));
             }
-            match self.launch(held, turn, &labels)? {
-                LaunchResult::At { number, is_ready, .. } => {
-                    // No stream is held back for a turn that waits for its session.
-                    let first_event_timeout = match is_ready {
-                        true => policy.first_response.timeout().unwrap_or(scope.first_event_timeout),
-                        false => Duration::ZERO,
-                    };
-                    return Wanted { delivery, policy, first_event_timeout, turn: number }
-                        .respond(follower, started)
-                        .await;
+            match self.launch(held, turn, &labels, None)? {
+                LaunchResult::Started { number, is_ready } => {
+                    if is_ready {
+                        let limit = policy.first_response.timeout();
+                        wanted.first_event_timeout = limit.unwrap_or(scope.first_event_timeout);
+                    }
+                    wanted.turn = number;
+                    return wanted.respond(follower, started).await;
+                }
+                LaunchResult::Duplicate(number) => {
+                    (wanted.turn, wanted.is_duplicate) = (number, true);
+                    return wanted.respond(follower, started).await;
                 }
                 LaunchResult::Overtaken(overtaken) => turn = *overtaken,
             }
@@ -112,23 +140,29 @@ impl LaterTurns {
                 turn.reopen_answers();
                 // The turn under way needs the session's turn that this one has.
                 turn.place = None;
-                turn.place = Some(self.queue(&turn.session, id).await?);
+                turn.place = Some(self.queue(&turn.session, id, self.queued_turns).await?);
             }
         }
 
-        drop(held);
         if let Some(permits) = &mut turn.permits {
             permits.queue()?;
         }
+        let Some(queued) = QueuedTurn::join(&self.runs, &run, &turn.session) else {
+            // The run has ended since it was found.
+            wanted.turn = run.view(|view| number_of_same(view.run(), &turn)).ok_or_else(|| faults::run_ended(id))?;
+            return wanted.respond(follower, started).await;
+        };
+        drop(held);
+
         // The turn is taken even if its client disconnects.
         let (this, scope) = (self.clone(), scope.clone());
-        let launched = complete(async move { this.launch_in_line(&run, turn, labels, &scope).await });
-        let wanted = Wanted { delivery, policy, first_event_timeout: Duration::ZERO, turn: 0 };
-        respond_in_line(wanted, launched, follower, started).await
+        let launched = complete(async move { this.launch_queued(queued, turn, &labels, &scope).await });
+        respond_queued(wanted, launched, follower, started).await
     }
 
-    async fn queue(&self, session: &Arc<Session>, run: RunId) -> Result<Place, Fault> {
-        Ok(Place::Behind(self.runs.sessions().enqueue(session, Some(run), self.queued_turns).await?))
+    /// Joins the queue of a session, if at most `limit` turns are in it.
+    async fn queue(&self, session: &Arc<Session>, run: RunId, limit: usize) -> Result<Place, Fault> {
+        Ok(Place::Behind(self.runs.sessions().enqueue(session, Some(run), limit).await?))
     }
 
     /// Follows a running run: the session's queue has the order of its next turns, from all processes. `None`: the run
@@ -141,78 +175,130 @@ impl LaterTurns {
         }
     }
 
-    /// Takes a queued turn once the turns before it have ended. Returns the turn's index. `None`: the run was stopped
-    /// meanwhile, which drops its queued turns.
-    async fn launch_in_line(
+    /// Starts a queued turn once the turns before it have ended. Logs the reason if it does not start.
+    async fn launch_queued(
         &self,
-        run: &Arc<ActiveRun>,
-        mut turn: Turn,
-        labels: Json,
+        queued: QueuedTurn,
+        turn: Turn,
+        labels: &Json,
         scope: &Scope,
-    ) -> Result<Option<usize>, Fault> {
-        let _queued = QueuedTurn::new(&self.runs, run);
-        let session = Arc::clone(&turn.session);
-        let launched = loop {
-            match self.launch_released(run.id(), turn, &labels, scope).await {
-                Ok(Some(LaunchResult::Overtaken(overtaken))) => {
-                    turn = *overtaken;
-                    // The turn that goes first needs the session's turn that this one has.
-                    turn.place = None;
-                    turn.place = Some(self.queue(&session, run.id()).await?);
-                }
-                launched => break launched,
-            }
-        };
-
-        if !matches!(launched, Ok(Some(LaunchResult::At { is_started: true, .. }))) {
-            // Nothing else ends a run that waits only for this turn.
-            self.driver.turns().concluder.handover().watch(run, &session);
+    ) -> Result<QueueEnd, Fault> {
+        let (run, session) = (Arc::clone(queued.run()), Arc::clone(&turn.session));
+        let launched = self.launch_in_order(&queued, turn, labels, scope).await;
+        // In a store of one process this ends a run that waited only for this turn.
+        drop(queued);
+        if !matches!(launched, Ok(QueueEnd::Started(_))) && self.runs.store().runs_move() {
+            // The process that handed the run over may be lost.
+            self.driver.turns().concluder.handover().watch(&run, &session);
         }
-        Ok(match launched? {
-            Some(LaunchResult::At { number, .. }) => Some(number),
-            _ => None,
-        })
+
+        match &launched {
+            Err(fault) => {
+                let (code, detail) = (fault.code(), fault.detail.as_deref());
+                tracing::warn!(run = %run.id(), code, detail, "a queued message gets no turn: {}", fault.message);
+            }
+            Ok(QueueEnd::RunEnded) => {
+                tracing::info!(run = %run.id(), "a queued message gets no turn: its run has ended")
+            }
+            Ok(QueueEnd::Started(_) | QueueEnd::Duplicate(_)) => {}
+        }
+        launched.map_err(faults::logged)
     }
 
-    /// Takes a turn once no other one has the session's, and no other process has the run. `None`: the run was stopped.
-    async fn launch_released(
+    /// Starts a queued turn once it is first in its queue and no other process has the run. While the store fails, it
+    /// tries again.
+    async fn launch_in_order(
         &self,
-        id: RunId,
+        queued: &QueuedTurn,
         mut turn: Turn,
         labels: &Json,
         scope: &Scope,
-    ) -> Result<Option<LaunchResult>, Fault> {
-        if let Some(Place::Behind(queued)) = &mut turn.place {
-            queued.wait().await?;
-        }
+    ) -> Result<QueueEnd, Fault> {
+        let mut backoff = Backoff::new();
+        loop {
+            let ready = match self.wait_for_run(queued, &mut turn).await {
+                Ok(ready) => ready,
+                Err(fault) if matches!(fault.kind, FaultKind::Overloaded | FaultKind::Busy | FaultKind::Restarted) => {
+                    if fault.kind != FaultKind::Overloaded {
+                        // Another process has the run, for a turn that may be behind this one; or the store has lost
+                        // the place.
+                        turn.place = None;
+                    }
+                    backoff.pause().await;
+                    continue;
+                }
+                Err(fault) => return Err(fault),
+            };
+            let Some((run, stopped)) = ready else { return over(queued.run()) };
+            if let RunState::Ended(End::Canceled | End::Failed) = run.run_state() {
+                return Ok(QueueEnd::RunEnded);
+            }
 
-        // Without a turn the run need not be in memory, wherever this ends.
-        let run = self.activate_released(id, scope).await?;
-        if run.is_stopped() || matches!(run.run_state(), RunState::Ended(End::Canceled | End::Failed)) {
-            return Ok(None);
+            let is_stopped = stopped.is_some();
+            let refused = match stopped {
+                None if self.runs.is_stopped() => Some(faults::shutting_down()),
+                None => self.begin_deliveries(&run, scope).await.err(),
+                stopped => stopped,
+            };
+            match self.launch(&run, turn, labels, refused)? {
+                LaunchResult::Started { number, .. } => return Ok(QueueEnd::Started(number)),
+                LaunchResult::Duplicate(number) => return Ok(QueueEnd::Duplicate(number)),
+                LaunchResult::Overtaken(overtaken) => turn = *overtaken,
+            }
+
+            if !is_stopped {
+                // The turn that goes first may need the session's turn that this one has.
+                turn.place = None;
+                turn.place = Some(self.queue(&turn.session, run.id(), usize::MAX).await?);
+            }
+            let last = run.view(|view| view.run().turns.len()).saturating_sub(1);
+            let active = Arc::clone(&run);
+            drop(run);
+            // Its place is behind that turn now, unless that turn needs none any more: its end is being written.
+            until_turn_ended(&active, last).await;
+            self.runs.release_if_idle(&active);
         }
-        check_continuable(&run)?;
-        self.deliveries.start(&run, StartReason::RunContinues, scope).await?;
-        // What the process that had the turn before has written last of it.
-        self.runs.session_of(&run.handle()).await?;
-        self.launch(&run, turn, labels).map(Some)
     }
 
-    /// Brings a run here that its holder is about to let go of, or has let go of.
-    async fn activate_released(&self, id: RunId, scope: &Scope) -> Result<HeldRun, Fault> {
+    /// Waits until the turn is first in its queue, or its run is stopped, and brings the run into memory. Also returns
+    /// the reason if the run was stopped. `None`: the run is over.
+    async fn wait_for_run(
+        &self,
+        queued: &QueuedTurn,
+        turn: &mut Turn,
+    ) -> Result<Option<(HeldRun, Option<Fault>)>, Fault> {
+        let mut place = match turn.place.take() {
+            Some(Place::Behind(place)) => place,
+            _ => self.runs.sessions().enqueue(&turn.session, Some(queued.run().id()), usize::MAX).await?,
+        };
+        let end = queued.wait(&mut place).await;
+        turn.place = Some(Place::Behind(place));
+        let stopped = match end? {
+            WaitEnd::First => None,
+            WaitEnd::Stopped(reason) => Some(reason),
+            WaitEnd::Over => return Ok(None),
+        };
+
         let deadline = Instant::now() + RELEASE_TIMEOUT;
         loop {
-            match self.access.activate(id, scope).await {
+            match self.runs.activate(RunHandle::InMemory(queued.run().pin())).await {
+                // The process that ended the turn before is about to release the run.
                 Err(fault) if fault.kind == FaultKind::Busy && Instant::now() < deadline => {
                     sleep(RELEASE_INTERVAL).await;
                 }
-                result => return result,
+                run => return Ok(Some((run?, stopped))),
             }
         }
     }
 
-    /// Takes the session's turn for a run that waits, if it is free, and prepares the request. Returns the run if it
-    /// goes on waiting: for other answers than these.
+    /// Starts the deliveries of a run before its next step, and reads the session as the last process wrote it.
+    async fn begin_deliveries(&self, run: &HeldRun, scope: &Scope) -> Result<(), Fault> {
+        self.deliveries.start(run, StartReason::RunContinues, scope).await?;
+        self.runs.session_of(&run.handle()).await.map(drop)
+    }
+
+    /// Acquires the session's turn for a waiting run, if it is free, and prepares the request. Returns the run if the
+    /// request answers none of its open items, so that it still waits.
     async fn prepare(
         &self,
         run: &HeldRun,
@@ -252,74 +338,70 @@ impl LaterTurns {
         }
     }
 
-    /// Starts the turn's task, unless another turn goes first.
+    /// Starts the turn's task, unless another turn goes first. `refused`: the turn is recorded and ends with this
+    /// fault.
     ///
     /// Invariant: nothing is awaited here, so this is not async (see `FirstTurns::launch`).
-    fn launch(&self, run: &Arc<ActiveRun>, mut turn: Turn, labels: &Json) -> Result<LaunchResult, Fault> {
+    fn launch(
+        &self,
+        run: &Arc<ActiveRun>,
+        mut turn: Turn,
+        labels: &Json,
+        refused: Option<Fault>,
+    ) -> Result<LaunchResult, Fault> {
         let now = clock::now();
-        let (number, turn) = run.update(Publish::Now, |state| {
+        let launched = run.update(Publish::Now, |state| {
             if let Some(number) = number_of_same(state.record.run(), &turn) {
                 turn.reopen_answers();
-                return Ok((number, Err(None)));
+                return Ok(Err(LaunchResult::Duplicate(number)));
             }
-            match state.about.state {
-                RunState::Ended(_) => {
-                    turn.reopen_answers();
-                    return Err(faults::run_ended(run.id()));
-                }
-                RunState::Queued | RunState::Running => {
-                    if let Some(by) = state.record.run().answered_by() {
-                        return Err(faults::not_waiting(run.id(), Some(by)));
-                    }
-                    return Ok((0, Err(Some(turn))));
-                }
-                // The run waits only for the first turn of the queue.
-                _ if turn.is_behind() && turn.session.handed_over(run.id()).is_some() => {
-                    return Ok((0, Err(Some(turn))));
-                }
-                RunState::Waiting | RunState::WaitingForAuth => {}
+            if state.about.state.is_ended() {
+                turn.reopen_answers();
+                return Err(faults::run_ended(run.id()));
+            }
+            if let Some(by) = state.record.run().answered_by().filter(|_| state.about.state.is_working()) {
+                return Err(faults::not_waiting(run.id(), Some(by)));
+            }
+            if !may_start(state, &turn, refused.is_some()) {
+                return Ok(Err(LaunchResult::Overtaken(Box::new(turn))));
             }
 
             state.about.request = AgentRequest { input: Input::default(), ..turn.spoken.request.clone() };
             if !labels.is_null() {
                 state.about.labels = labels.clone();
             }
-            // A client that left did so before this turn.
-            run.cancel.reset();
+            // A turn that was refused leaves its reason to the queued turns after it.
+            let refused = refused.or_else(|| state.stop_between_turns(run).filter(|_| state.fallback.is_some()));
+            if refused.is_none() {
+                // A client that left did so before this turn.
+                run.cancel.reset();
+                state.cancel_reason = None;
+            }
             let turn = start_turn(state, turn, now);
-            Ok((state.record.run().turns.len() - 1, Ok(turn)))
+            Ok(Ok((state.record.run().turns.len() - 1, turn, refused)))
         })?;
 
-        match turn {
-            Ok(turn) => {
-                let is_ready = turn.is_ready();
-                self.driver.start(AbortGuard::new(&self.runs, run), Box::new(turn), None);
-                Ok(LaunchResult::At { number, is_ready, is_started: true })
-            }
-            Err(None) => Ok(LaunchResult::At { number, is_ready: false, is_started: false }),
-            Err(Some(turn)) => Ok(LaunchResult::Overtaken(Box::new(turn))),
-        }
+        let (number, turn, refused) = match launched {
+            Ok(started) => started,
+            Err(result) => return Ok(result),
+        };
+        let is_ready = turn.is_ready();
+        let start = refused.map_or(TurnStart::OfKnownRun, TurnStart::Refused);
+        self.driver.start(AbortGuard::new(&self.runs, run), Box::new(turn), start);
+        Ok(LaunchResult::Started { number, is_ready })
     }
 }
 
-/// The result of a launch.
-enum LaunchResult {
-    /// It is the turn of this index in its run. `is_ready`: its request can be sent at once. `is_started`: false if a
-    /// request with the same message has started it before.
-    At { number: usize, is_ready: bool, is_started: bool },
-    /// Another turn goes first.
-    Overtaken(Box<Turn>),
-}
-
-/// Answers the client of a queued turn. `launched` resolves to the turn's index; `None`: the turn was dropped.
-async fn respond_in_line(
+/// Answers the client of a queued turn. `launched` resolves when the turn starts, or when it is certain that it does
+/// not.
+async fn respond_queued(
     mut wanted: Wanted,
-    launched: impl Future<Output = Result<Option<usize>, Fault>>,
+    launched: impl Future<Output = Result<QueueEnd, Fault>>,
     follower: Follower,
     started: oneshot::Receiver<Result<(), Fault>>,
 ) -> Result<Answer, Fault> {
     if wanted.delivery != Delivery::Collect {
-        // Begun by being polled, not by being waited for.
+        // The first poll starts it: nothing waits for it.
         let _ = timeout(Duration::ZERO, launched).await;
         return wanted.respond(follower, started).await;
     }
@@ -327,10 +409,38 @@ async fn respond_in_line(
     let came_at = Instant::now();
     let limit = wanted.policy.collect_timeout;
     let launched = commit::within(limit, launched).await.transpose()?;
-    wanted.turn = launched.flatten().unwrap_or(usize::MAX);
     let left = if launched.is_some() { limit } else { Some(Duration::ZERO) };
     wanted.policy.collect_timeout = left.map(|left| left.saturating_sub(came_at.elapsed()));
+    wanted.is_duplicate = matches!(launched, Some(QueueEnd::Duplicate(_)));
+    wanted.turn = match launched {
+        Some(QueueEnd::Started(number) | QueueEnd::Duplicate(number)) => number,
+        // The client gets the run, once its end is visible.
+        Some(QueueEnd::RunEnded) | None => usize::MAX,
+    };
     wanted.respond(follower, started).await
+}
+
+/// The result of a queued turn whose run is over.
+fn over(run: &ActiveRun) -> Result<QueueEnd, Fault> {
+    if let Some(fault) = run.failure() {
+        return Err(fault);
+    }
+    match run.run_state() {
+        RunState::Ended(End::Canceled | End::Failed) => Ok(QueueEnd::RunEnded),
+        _ => Err(faults::run_ended(run.id())),
+    }
+}
+
+/// Whether a turn may start now, in a run that has not ended.
+fn may_start(state: &State, turn: &Turn, is_refused: bool) -> bool {
+    if state.about.state.is_working() {
+        // Only if the turn before it has ended and left the run to the queue.
+        return state.fallback.is_some() && (is_refused || !turn.is_behind());
+    }
+    // The store may have released the run since it was loaded.
+    let is_current = !state.is_released;
+    let is_handed_over = state.fallback.is_some() || turn.session.handed_over(state.record.run().id).is_some();
+    is_current && (is_refused || !(is_handed_over && turn.is_behind()))
 }
 
 /// The index of the turn that has the same message, for a turn with a claim: a request that came at the same moment
@@ -354,16 +464,14 @@ fn check_continuable(run: &ActiveRun) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Records the start of a turn of a run that waits.
+/// Records the start of a turn of a run that waits, or that was left to its queue.
 fn start_turn(state: &mut State, mut turn: Turn, now: Millis) -> Turn {
-    // It may have been handed over instead of ended.
-    let handed_over = turn.session.take_handed_over(state.record.run().id);
-    turn.resumes = Some(handed_over.map_or(state.about.state, RunState::Ended));
-    (state.cancel_reason, state.is_handed_over) = (None, false);
+    let noted = turn.session.take_handed_over(state.record.run().id).map(RunState::Ended);
+    turn.resumes = state.fallback.take().or(noted).or(Some(state.about.state));
     state.record.set_time(now);
     state.record.start_turn(turn.take_input());
     state.pending.clear();
-    // Running, not queued: only a run's first turn is waited for as if nothing had happened yet.
+    // Running, not queued: clients see only a run's first turn as queued.
     state.set(RunState::Running, now);
     turn
 }

@@ -1,0 +1,190 @@
+//! Turns of this process that wait in the queue of their session while another turn of their run is under way.
+//!
+//! They are counted under the lock of their run. The end of a turn reads the count under the same lock: no message is
+//! accepted between that check and the end of the run. In a store of one process, the last of them that is dropped
+//! without a start ends the run. Not here: starting these turns ([`crate::turns::later_turns`]), the queue
+//! ([`crate::sessions`]), and runs whose next turn may be queued by other processes ([`super::handover`]).
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use interlingua_core::call::RunState;
+use interlingua_core::pending::Pending;
+use interlingua_core::{End, Fault};
+
+use super::active_run::{ActiveRun, Publish, State};
+use super::table::RunTable;
+use crate::faults;
+use crate::sessions::{Queued, Session};
+use interlingua_base::clock;
+
+/// A turn that waits for another one of its run. It keeps the run in memory and follows it.
+pub(crate) struct QueuedTurn {
+    runs: Arc<RunTable>,
+    run: Arc<ActiveRun>,
+    session: Arc<Session>,
+    /// Its index among the followers of the run.
+    follower: usize,
+    /// True if this process drives the run: a gateway that closes waits for the queued turn, too.
+    is_driven: bool,
+}
+
+/// The event that ends the wait of a queued turn.
+pub(crate) enum WaitEnd {
+    /// It is first in the queue of its session.
+    First,
+    /// The run was stopped between two turns, for this reason.
+    Stopped(Fault),
+    /// The run has ended, or this process can no longer follow it.
+    Over,
+}
+
+impl QueuedTurn {
+    /// Counts a turn that waits for another one of its run. `None`: the run has ended.
+    pub(crate) fn join(runs: &Arc<RunTable>, run: &Arc<ActiveRun>, session: &Arc<Session>) -> Option<Self> {
+        let is_driven = runs.drives(run);
+        let mut state = run.state();
+        if state.about.state.is_ended() {
+            return None;
+        }
+        state.queued_turns += 1;
+        let size = state.record.size();
+        let follower = state.followers.add(size, false);
+        drop(state);
+
+        runs.driven().fetch_add(usize::from(is_driven), Ordering::AcqRel);
+        Some(Self { runs: Arc::clone(runs), run: Arc::clone(run), session: Arc::clone(session), follower, is_driven })
+    }
+
+    pub(crate) const fn run(&self) -> &Arc<ActiveRun> {
+        &self.run
+    }
+
+    /// Waits until the turn is first in its queue, its run is stopped between two turns, or its run is over. Fails if
+    /// the gateway closes, or if the store does.
+    pub(crate) async fn wait(&self, place: &mut Queued) -> Result<WaitEnd, Fault> {
+        tokio::select! {
+            biased;
+            end = poll_fn(|context| self.poll_interrupted(context)) => Ok(end),
+            () = self.runs.wait_closed() => Err(faults::shutting_down()),
+            first = place.wait() => first.map(|()| WaitEnd::First),
+        }
+    }
+
+    fn poll_interrupted(&self, context: &Context<'_>) -> Poll<WaitEnd> {
+        let mut state = self.run.state();
+        if state.lost || state.broken || state.is_over() {
+            return Poll::Ready(WaitEnd::Over);
+        }
+        if let Some(reason) = state.stop_between_turns(&self.run) {
+            return Poll::Ready(WaitEnd::Stopped(reason));
+        }
+        state.followers.register(self.follower, context.waker());
+        Poll::Pending
+    }
+}
+
+impl Drop for QueuedTurn {
+    fn drop(&mut self) {
+        let open = self.session.pending_of(self.run.id());
+        let rests = self.run.update(Publish::Later, |state| {
+            state.followers.remove(self.follower);
+            state.queued_turns -= 1;
+            state.queued_turns == 0 && state.rest(open)
+        });
+        if rests {
+            if self.run.is_unobserved() {
+                self.run.publish(Publish::Forced);
+            } else {
+                // The store completes the write without being awaited. The end is visible once it is safe.
+                drop(self.runs.store().settle(&self.run.journal()));
+                self.run.publish(Publish::Concluded);
+            }
+            // A pause has no event of its own.
+            self.run.wake_followers();
+            self.run.count_end();
+            self.runs.release(&self.run);
+        } else {
+            self.runs.release_if_idle(&self.run);
+        }
+        self.runs.driven().fetch_sub(usize::from(self.is_driven), Ordering::AcqRel);
+    }
+}
+
+impl ActiveRun {
+    /// Ready once the turn of this index is not under way, and its end is visible.
+    pub(super) fn poll_turn_ended(&self, follower: usize, turn: usize, context: &Context<'_>) -> Poll<()> {
+        let mut state = self.state();
+        let is_under_way =
+            state.record.run().turns.len() == turn + 1 && state.about.state.is_working() && state.fallback.is_none();
+        if state.lost || state.broken || !(is_under_way || state.is_settling()) {
+            return Poll::Ready(());
+        }
+        state.followers.register(follower, context.waker());
+        Poll::Pending
+    }
+
+    /// Ready once no one holds the run, or a turn is under way.
+    pub(super) fn poll_unheld(&self, follower: usize, context: &Context<'_>) -> Poll<()> {
+        let mut state = self.state();
+        if self.holders.load(Ordering::Acquire) == 0 || !state.about.state.is_waiting() {
+            return Poll::Ready(());
+        }
+        state.followers.register(follower, context.waker());
+        Poll::Pending
+    }
+
+    /// Ready unless the run waits only for a queued turn, or its end is not visible yet.
+    pub(super) fn poll_next_known(&self, follower: usize, context: &Context<'_>) -> Poll<()> {
+        let mut state = self.state();
+        if state.lost || state.broken || !(state.fallback.is_some() || state.is_settling()) {
+            return Poll::Ready(());
+        }
+        state.followers.register(follower, context.waker());
+        Poll::Pending
+    }
+}
+
+impl State {
+    /// Number of turns of this process that wait for the one under way.
+    pub(crate) const fn queued_turns(&self) -> usize {
+        self.queued_turns
+    }
+
+    /// The reason why no queued turn may start, if the run was stopped between two turns.
+    pub(crate) fn stop_between_turns(&self, run: &ActiveRun) -> Option<Fault> {
+        if self.record.in_turn() || self.is_settling() {
+            return None;
+        }
+        let is_canceled = self.fallback.is_some() && run.cancel.is_set();
+        self.cancel_reason.clone().or_else(|| is_canceled.then(faults::canceled))
+    }
+
+    /// Sets the state that was due when the last turn ended: no queued turn has started since. `open`: the items of the
+    /// run that are open now. False if the run does not wait for a queued turn, or if other processes may have queued
+    /// one.
+    fn rest(&mut self, open: Vec<Pending>) -> bool {
+        if !self.about.state.is_working() {
+            return false;
+        }
+        let Some(fallback) = self.fallback.take() else { return false };
+        if self.record.is_finished() {
+            return false;
+        }
+
+        let has_asked = !self.record.run().pending().is_empty();
+        match fallback {
+            RunState::Ended(end) => self.cut(end, None),
+            _ if self.ends_after_turn => self.cut(End::Canceled, None),
+            // Another run answered its last open item.
+            _ if has_asked && open.is_empty() => self.cut(End::Completed, None),
+            waiting => {
+                self.pending = open;
+                self.set(waiting, clock::now());
+            }
+        }
+        true
+    }
+}
