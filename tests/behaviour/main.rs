@@ -52,6 +52,7 @@ mod hitl;
 mod http2;
 mod input;
 mod keys;
+mod later_turns;
 mod leaving;
 mod limits;
 mod links;
