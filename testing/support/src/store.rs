@@ -1,7 +1,7 @@
-//! A store with injected faults: late results, failed calls, a panic, a lookup that is held back.
+//! A store with injected faults: late results, failed calls, a panic, a lookup or a lease that is held back.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use futures_util::stream::BoxStream;
 use interlingua::store::{
     Claim, Conflict, Coordination, Document, DocumentEntry, DocumentStore, DocumentWrite, Expect, Journal, LoadCost,
     Query, ReplicaStatus, Retention, RetentionReport, RunPage, RunStore, RunUpdate, Signal, Store, StoreError,
-    StoreFuture, StoredRun, TurnQueue, Version,
+    StoreFuture, StoredRun, Ticket, TurnQueue, Version,
 };
 use interlingua_core::RunId;
 use interlingua_core::event::Millis;
@@ -26,6 +26,17 @@ pub struct FaultyStore {
     panic_next_settle: AtomicBool,
     hold_next_load: AtomicBool,
     release: Arc<Notify>,
+    /// Prefix of the lease that is held back.
+    lease_to_hold: Mutex<Option<&'static str>>,
+    held_lease: Arc<HeldLease>,
+}
+
+/// Events of a lease that is held back.
+#[derive(Default)]
+struct HeldLease {
+    requested: Notify,
+    released: Notify,
+    acquired: Notify,
 }
 
 impl FaultyStore {
@@ -33,7 +44,17 @@ impl FaultyStore {
     pub fn slow(inner: Arc<dyn Store>) -> Self {
         let until_failure = AtomicI64::new(-1);
         let [failed, fail_opens, panic_next_settle, hold_next_load] = [(); 4].map(|()| AtomicBool::new(false));
-        Self { inner, until_failure, failed, fail_opens, panic_next_settle, hold_next_load, release: Arc::default() }
+        Self {
+            inner,
+            until_failure,
+            failed,
+            fail_opens,
+            panic_next_settle,
+            hold_next_load,
+            release: Arc::default(),
+            lease_to_hold: Mutex::default(),
+            held_lease: Arc::default(),
+        }
     }
 
     /// Fails one call after this many successful ones.
@@ -60,6 +81,22 @@ impl FaultyStore {
     /// Returns the result that was held back.
     pub fn release_load(&self) {
         self.release.notify_one();
+    }
+
+    /// Holds back the next lease whose name has this prefix. The store acquires it even if its caller stops waiting.
+    pub fn hold_lease(&self, prefix: &'static str) {
+        *self.lease_to_hold.lock().unwrap_or_else(PoisonError::into_inner) = Some(prefix);
+    }
+
+    /// Resolves once a caller has requested the lease that is held back.
+    pub async fn lease_requested(&self) {
+        self.held_lease.requested.notified().await;
+    }
+
+    /// Lets the store acquire the lease that was held back. Resolves once it has.
+    pub async fn release_lease(&self) {
+        self.held_lease.released.notify_one();
+        self.held_lease.acquired.notified().await;
     }
 
     /// True if a call was failed.
@@ -212,7 +249,21 @@ impl DocumentStore for FaultyStore {
 
 impl Coordination for FaultyStore {
     fn lease(&self, key: &str, holder: &str, ttl: Duration) -> StoreFuture<bool> {
-        self.delayed(|inner| inner.lease(key, holder, ttl))
+        let mut to_hold = self.lease_to_hold.lock().unwrap_or_else(PoisonError::into_inner);
+        if to_hold.take_if(|prefix| key.starts_with(*prefix)).is_none() {
+            return self.delayed(|inner| inner.lease(key, holder, ttl));
+        }
+
+        let (inner, held) = (Arc::clone(&self.inner), Arc::clone(&self.held_lease));
+        let (key, holder) = (key.to_owned(), holder.to_owned());
+        held.requested.notify_one();
+        let acquiring = tokio::spawn(async move {
+            held.released.notified().await;
+            let leased = inner.lease(&key, &holder, ttl).await;
+            held.acquired.notify_one();
+            leased
+        });
+        Box::pin(async { acquiring.await.expect("no panic") })
     }
 
     fn release(&self, key: &str, holder: &str) -> StoreFuture<()> {
@@ -232,7 +283,7 @@ impl Coordination for FaultyStore {
     }
 
     fn turns(&self) -> &dyn TurnQueue {
-        self.inner.turns()
+        self
     }
 
     fn replica(&self) -> Option<ReplicaStatus> {
@@ -248,7 +299,9 @@ impl Coordination for FaultyStore {
     }
 
     fn let_go(&self, run: &Arc<dyn Journal>) {
-        self.inner.let_go(run);
+        if self.inner.runs_move() {
+            drop(self.settle(run));
+        }
     }
 
     fn follow(&self, id: RunId, from: u64) -> Option<BoxStream<'static, Result<RunUpdate, StoreError>>> {
@@ -257,6 +310,26 @@ impl Coordination for FaultyStore {
 
     fn replaces(&self, known: Option<Version>) -> Expect {
         self.inner.replaces(known)
+    }
+}
+
+impl TurnQueue for FaultyStore {
+    fn queue_turn(&self, session: &str, continues: Option<RunId>, most: usize) -> StoreFuture<Option<Ticket>> {
+        self.delayed(|inner| inner.turns().queue_turn(session, continues, most))
+    }
+
+    fn is_continued(&self, run: RunId) -> StoreFuture<bool> {
+        self.delayed(|inner| inner.turns().is_continued(run))
+    }
+
+    fn wait_for_turn(&self, ticket: &Ticket) -> StoreFuture<()> {
+        self.delayed(|inner| inner.turns().wait_for_turn(ticket))
+    }
+
+    fn leave_turn(&self, ticket: Ticket) -> StoreFuture<()> {
+        // A real store gives up the place later.
+        let leave = |inner: &dyn Store| inner.turns().leave_turn(ticket.clone());
+        self.delayed_or(leave, |inner| drop(leave(inner)))
     }
 }
 
