@@ -5,6 +5,7 @@
 //! ([`super::table`]).
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub(crate) struct LeftDeliveries {
     deliveries: Arc<Deliveries>,
     rules: Arc<SharedRules>,
     looked_at: Mutex<Option<Instant>>,
+    /// True once nothing is left and no other process can leave more.
+    is_done: AtomicBool,
 }
 
 impl LeftDeliveries {
@@ -37,17 +40,20 @@ impl LeftDeliveries {
             deliveries: Arc::clone(deliveries),
             rules: Arc::clone(rules),
             looked_at: Mutex::default(),
+            is_done: AtomicBool::new(false),
         }
     }
 
-    /// Called every second. Looks for lost processes every few seconds.
+    /// Called every second. Looks for lost processes every few seconds; in a store without replicas, until nothing is
+    /// left of the processes before this one.
     pub(crate) async fn look(&self) {
         self.undelivered().keep_lease().await;
-        if !self.is_due() {
+        if self.is_done.load(Ordering::Relaxed) || !self.is_due() {
             return;
         }
-        if let Err(error) = self.resume_all().await {
-            tracing::debug!(%error, "what lost gateways have not pushed cannot be looked for");
+        match self.resume_all().await {
+            Ok(is_all) => self.is_done.store(is_all && self.runs.store().replica().is_none(), Ordering::Relaxed),
+            Err(error) => tracing::debug!(%error, "the unsent push requests of lost gateways cannot be listed"),
         }
     }
 
@@ -64,13 +70,17 @@ impl LeftDeliveries {
         is_due
     }
 
-    async fn resume_all(&self) -> Result<(), StoreError> {
+    /// True if nothing is left.
+    async fn resume_all(&self) -> Result<bool, StoreError> {
+        let mut is_all = true;
         for process in self.undelivered().lost_processes().await? {
             if self.resume_of(&process).await? {
                 self.undelivered().release(&process);
+            } else {
+                is_all = false;
             }
         }
-        Ok(())
+        Ok(is_all)
     }
 
     /// True if a process has left nothing more.

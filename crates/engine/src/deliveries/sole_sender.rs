@@ -14,6 +14,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
+use crate::complete::complete;
 use interlingua_base::clock;
 use interlingua_store::{Conflict, Document, Expect, Store, StoreError, StoreFuture, Version};
 
@@ -30,17 +31,42 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 /// How often a document is written again that another replica has written meanwhile.
 const MAX_WRITES: usize = 8;
 
-/// The right to send to one receiver. Dropped, it is given up.
+/// The right to send to one receiver, which ends with the value.
 pub(super) struct SoleSender {
     store: Arc<dyn Store>,
     /// The key of the receiver's document.
     key: String,
-    holder: String,
+    lease: Arc<SenderLease>,
     /// Of the document that has how much was sent.
     version: Version,
     /// The document is being written.
     noting: Option<StoreFuture<Result<Version, Conflict>>>,
     renewed_at: Instant,
+}
+
+/// The lease of one receiver, for one holder. Each call that acquires or renews it owns a reference, so that the store
+/// releases the lease after the last of these calls: a call that overtook the release would block other senders for
+/// [`LEASE`].
+struct SenderLease {
+    store: Arc<dyn Store>,
+    name: String,
+    holder: String,
+}
+
+impl SenderLease {
+    /// Acquires or renews the lease. False: another holder has it.
+    async fn renew(self: &Arc<Self>) -> Result<bool, StoreError> {
+        let lease = Arc::clone(self);
+        let leased = complete(async move { Ok(lease.store.lease(&lease.name, &lease.holder, LEASE).await) });
+        leased.await.unwrap_or(Err(StoreError::Closed))
+    }
+}
+
+impl Drop for SenderLease {
+    fn drop(&mut self) {
+        // Not waited for: the store does it by itself.
+        drop(self.store.release(&self.name, &self.holder));
+    }
 }
 
 /// How much was sent to a receiver, and who has begun last.
@@ -74,10 +100,12 @@ impl SoleSender {
         from: impl Fn(Option<u64>) -> u64,
     ) -> Option<(Self, u64)> {
         // Made first: whatever ends the wait, the lease is released.
+        let lease =
+            SenderLease { store: Arc::clone(store), name: format!("push/{key}"), holder: clock::new_id().to_string() };
         let mut sender = Self {
             store: Arc::clone(store),
             key: key.to_owned(),
-            holder: clock::new_id().to_string(),
+            lease: Arc::new(lease),
             version: Version(0),
             noting: None,
             renewed_at: Instant::now(),
@@ -102,7 +130,7 @@ impl SoleSender {
 
     async fn renew_lease(&mut self) -> Result<bool, StoreError> {
         self.renewed_at = Instant::now();
-        self.store.lease(&lease(&self.key), &self.holder, LEASE).await
+        self.lease.renew().await
     }
 
     /// Notes that this one sends from now on. `None`: another replica has written the same document at this moment.
@@ -110,7 +138,7 @@ impl SoleSender {
         let found = self.store.get(COLLECTION, &self.key).await?;
         let from = from(found.as_ref().and_then(Progress::parse).map(|progress| progress.sent));
         let expect = found.map_or(Expect::Absent, |found| Expect::Version(found.version));
-        let value = Progress { sent: from, holder: Some(&self.holder) }.to_bytes();
+        let value = Progress { sent: from, holder: Some(&self.lease.holder) }.to_bytes();
         let written = self.store.put(COLLECTION, &self.key, value, expect, clock::now()).await?;
         Ok(written.ok().map(|version| {
             self.version = version;
@@ -121,7 +149,7 @@ impl SoleSender {
     /// Notes how many steps were sent. Waits only for the note before this one.
     pub(super) async fn note(&mut self, sent: u64) {
         self.noted().await;
-        let value = Progress { sent, holder: Some(&self.holder) }.to_bytes();
+        let value = Progress { sent, holder: Some(&self.lease.holder) }.to_bytes();
         let expect = self.store.replaces(Some(self.version));
         self.noting = Some(self.store.put(COLLECTION, &self.key, value, expect, clock::now()));
     }
@@ -156,7 +184,7 @@ impl SoleSender {
         self.noted().await;
         let found = self.store.get(COLLECTION, &self.key).await?;
         let Some(found) = found else { return Ok(false) };
-        if Progress::parse(&found).is_none_or(|progress| progress.holder != Some(&self.holder)) {
+        if Progress::parse(&found).is_none_or(|progress| progress.holder != Some(&self.lease.holder)) {
             return Ok(false);
         }
 
@@ -177,8 +205,12 @@ impl SoleSender {
         (!self.is_alone()).then(|| self.renewed_at + RENEWAL)
     }
 
-    /// All is given up: a receiver that is named again gets only later steps.
+    /// Deletes the progress of a receiver that is disabled: named again, the receiver gets only later steps. Where
+    /// other processes write documents, the progress stays, and the receiver then gets the missed steps.
     pub(super) async fn forget(&mut self) {
+        if !self.is_alone() {
+            return;
+        }
         self.noted().await;
         // Not waited for. Another version is another sender's, or the receiver's that was named again.
         drop(self.store.delete(COLLECTION, &self.key, Expect::Version(self.version)));
@@ -188,16 +220,6 @@ impl SoleSender {
     pub(super) async fn renew(&mut self) -> bool {
         self.renewed_at.elapsed() < RENEWAL || self.may_send().await
     }
-}
-
-impl Drop for SoleSender {
-    fn drop(&mut self) {
-        drop(self.store.release(&lease(&self.key), &self.holder));
-    }
-}
-
-fn lease(key: &str) -> String {
-    format!("push/{key}")
 }
 
 /// The receiver was named again: whichever replica sends to it as it was before stops. Returns how many steps were

@@ -61,6 +61,16 @@ struct Task {
     start: Start,
 }
 
+impl Task {
+    /// Number of steps that were sent or given up. Before the delivery begins: of the steps that it will not send.
+    fn delivered(&self) -> u64 {
+        match self.delivered.load(Ordering::Acquire) {
+            NOT_BEGUN => self.start.from,
+            steps => steps,
+        }
+    }
+}
+
 /// A document that names a receiver.
 pub(crate) struct ReceiverDocument<'a> {
     /// Its key, as its owner knows it.
@@ -108,8 +118,7 @@ impl Deliveries {
         let tasks = self.lock();
         let is_of_run = |task: &&Task| task.run.upgrade().is_some_and(|of| of.id() == run);
         let under_way = tasks.by_key.values().filter(|task| !task.handle.is_finished()).filter(is_of_run);
-        let delivered = under_way.map(|task| task.delivered.load(Ordering::Relaxed));
-        delivered.map(|steps| if steps == NOT_BEGUN { 0 } else { steps }).collect()
+        under_way.map(Task::delivered).collect()
     }
 
     /// The list of deliveries under way.
@@ -169,12 +178,11 @@ impl Deliveries {
                 if is_held {
                     self.notify_holder(id);
                 }
-                let is_under_way = self.lock().is_under_way(&scope.document_key(document.key));
-                if is_under_way && !is_held {
-                    // A lost process left the delivery: it continues to the receiver with its present configuration.
+                let replaced = self.lock().reason_to_replace(&scope.document_key(document.key));
+                if let Some(reason) = replaced.filter(|_| !is_held) {
                     let follower = follow::follow_copy(&self.runs, &run).ok().flatten();
                     if let Some(copy) = follower.as_ref().and_then(Follower::active_run) {
-                        self.start_one(notifiers, &document, copy, StartReason::Left(0), scope);
+                        self.start_one(notifiers, &document, copy, reason, scope);
                     }
                 } else if was_sent_to {
                     let (deliveries, scope) = (Arc::clone(self), scope.clone());
@@ -422,7 +430,7 @@ impl Deliveries {
     pub(crate) fn is_lagging(&self) -> bool {
         self.lock().by_key.values().filter(|task| !task.handle.is_finished()).any(|task| {
             let run = task.run.upgrade();
-            run.is_some_and(|run| task.delivered.load(Ordering::Acquire) < run.published().0)
+            run.is_some_and(|run| task.delivered() < run.published().0)
         })
     }
 }
@@ -449,6 +457,17 @@ impl Tasks {
 
     fn is_under_way(&self, key: &str) -> bool {
         self.by_key.get(key).is_some_and(|task| !task.handle.is_finished())
+    }
+
+    /// The reason to replace the delivery under way, whose receiver was named again while its run is at rest. `None`: no
+    /// delivery is under way, or its stored progress has the first step of the next delivery.
+    fn reason_to_replace(&self, key: &str) -> Option<StartReason> {
+        let task = self.by_key.get(key).filter(|task| !task.handle.is_finished())?;
+        match task.start.ends_at_rest {
+            true => Some(StartReason::Left(task.start.unless_noted)),
+            false if task.delivered.load(Ordering::Acquire) == NOT_BEGUN => Some(StartReason::ReceiverNamed),
+            false => None,
+        }
     }
 
     /// The delivery under way that sends the next turn, too.
