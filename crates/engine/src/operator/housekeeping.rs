@@ -108,9 +108,8 @@ impl Housekeeping {
     /// push is sent.
     async fn pause(&self, interval: Duration) -> bool {
         let (began, ended) = (Instant::now(), self.runs.turns_ended());
-        // A replica does not know how many runs the others have had.
-        let replicas = self.runs.store().replica().map_or(1, |replica| replica.replicas.max(1));
-        let many = EARLY_RUNS.max(self.rules.load().retention.runs / EARLY_SHARE) / replicas as u64;
+        let replicas = self.runs.store().replica().map_or(1, |replica| replica.replicas);
+        let many = early_runs(self.rules.load().retention.runs, replicas);
         while began.elapsed() < interval {
             if self.runs.turns_ended() - ended >= many {
                 return true;
@@ -281,10 +280,36 @@ impl Housekeeping {
     }
 }
 
+/// Number of new runs of one replica that brings a round forward, at least 1. A replica counts only its own runs, and
+/// assumes as many of every other one.
+fn early_runs(kept: u64, replicas: usize) -> u64 {
+    let replicas = u64::try_from(replicas).unwrap_or(u64::MAX).max(1);
+    (EARLY_RUNS.max(kept / EARLY_SHARE) / replicas).max(1)
+}
+
 /// Waits until something is so, at most for this time.
 async fn wait_until(time: Duration, is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + time;
     while !is_so() && Instant::now() < deadline {
         sleep(CHECK_INTERVAL.min(time)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_begins_early_only_after_new_runs() {
+        for (kept, replicas, expected) in [
+            (0, 1, 100),
+            (100_000, 1, 10_000),
+            (100_000, 4, 2_500),
+            (0, 0, 100),
+            (0, 101, 1),
+            (u64::MAX, usize::MAX, 1),
+        ] {
+            assert_eq!(early_runs(kept, replicas), expected, "{kept} runs, {replicas} replicas");
+        }
     }
 }
