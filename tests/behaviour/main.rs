@@ -78,6 +78,7 @@ mod run_ends;
 mod runs;
 mod secrets;
 mod sessions;
+mod shared_sessions;
 mod slow_clients;
 mod stopped_agents;
 mod stopping;

@@ -85,18 +85,20 @@ impl Listener {
 
 impl ListenedSession {
     async fn next_run(&mut self, runs: &RunTable) -> Result<RunId, Fault> {
+        // Also while this process has the session's turn: another one may take the next turn unnoticed.
+        let interval = (!runs.sessions().is_sole_writer()).then_some(REREAD_INTERVAL);
         loop {
             let mut changed = pin!(self.session.run_started());
             // Registered before the session is read, so that no run is missed in between.
             changed.as_mut().enable();
-            let may_be_outdated = runs.sessions().refresh_if_outdated(&self.session).await?;
+            runs.sessions().refresh_if_outdated(&self.session).await?;
             let latest = self.session.latest();
             if let Some(run) = latest.filter(|_| latest != self.latest) {
                 self.latest = latest;
                 return Ok(run);
             }
 
-            within(may_be_outdated.then_some(REREAD_INTERVAL), changed).await;
+            within(interval, changed).await;
         }
     }
 }

@@ -65,6 +65,8 @@ pub(crate) struct Session {
     turn: Arc<tokio::sync::Mutex<()>>,
     /// True if it lives as long as a connection and is not stored.
     in_memory: AtomicBool,
+    /// True if it lived in memory first, and may be stored by now.
+    began_in_memory: AtomicBool,
     doc: Mutex<SessionDoc>,
     /// As the store has it. Locked after the document.
     stored: Mutex<Option<StoredSession>>,
@@ -87,14 +89,22 @@ struct StoredSession {
 /// The right to take a turn: in this process, and among all replicas.
 pub(crate) struct TurnGuard {
     session: Arc<Session>,
-    // Dropped in this order: other replicas go on before this one does.
-    _ticket: HeldTicket,
+    // Dropped in this order: other replicas continue before this one does.
+    ticket: HeldTicket,
     _local: tokio::sync::OwnedMutexGuard<()>,
 }
 
 impl TurnGuard {
     pub(crate) const fn session(&self) -> &Arc<Session> {
         &self.session
+    }
+
+    /// Notes that the session's document is the latest one until the guard is dropped. Not for a session that lived in
+    /// memory when its turn was queued: once it is stored, other replicas can take turns at the same time.
+    pub(super) fn hold(&self) {
+        if matches!(self.ticket.queues, TurnQueues::OfStore(_)) {
+            self.session.held.store(true, Ordering::Release);
+        }
     }
 }
 
@@ -168,6 +178,7 @@ impl Session {
             id: doc.id.clone(),
             turn: Arc::default(),
             in_memory: AtomicBool::new(false),
+            began_in_memory: AtomicBool::new(false),
             doc: Mutex::new(doc),
             stored: Mutex::new(None),
             unanswered: Mutex::new(None),
@@ -262,12 +273,18 @@ impl Session {
         let doc = self.doc();
         if doc.is_blank() {
             self.in_memory.store(true, Ordering::Relaxed);
+            self.began_in_memory.store(true, Ordering::Relaxed);
         }
     }
 
     /// From now on it is stored like all others.
     pub(crate) fn store_from_now_on(&self) {
         self.in_memory.store(false, Ordering::Relaxed);
+    }
+
+    /// True if it lived in memory first: turns of it may be in the queue of this process.
+    pub(super) fn began_in_memory(&self) -> bool {
+        self.began_in_memory.load(Ordering::Relaxed)
     }
 
     /// True if no other process can know it: it was begun to live as long as a connection.
@@ -343,12 +360,7 @@ impl Session {
 
     /// The right to take a turn, of both rights.
     pub(super) fn guard(self: &Arc<Self>, local: LocalTurn, ticket: HeldTicket) -> TurnGuard {
-        TurnGuard { session: Arc::clone(self), _ticket: ticket, _local: local }
-    }
-
-    /// From now on no other replica takes a turn, and its document is the latest one.
-    pub(super) fn hold(&self) {
-        self.held.store(true, Ordering::Release);
+        TurnGuard { session: Arc::clone(self), ticket, _local: local }
     }
 }
 

@@ -18,7 +18,7 @@ use super::session::{HeldTicket, Lifetime, Queued, Session, SessionKey, TurnGuar
 use crate::complete::complete;
 use crate::faults::{self, store_fault};
 use interlingua_base::clock;
-use interlingua_store::{DocumentWrite, Expect, Store, Version, local};
+use interlingua_store::{DocumentWrite, Expect, Store, TurnQueue as _, Version, local};
 
 /// The collection of the store that sessions are in.
 const COLLECTION: &str = "sessions";
@@ -30,12 +30,14 @@ const SWEEP_MIN: usize = 64;
 /// How often a session is written again that another replica has written meanwhile.
 const MAX_WRITES: usize = 8;
 
-/// A session as it is written, and what of it is written with it.
+/// One write of a session.
 struct Snapshot {
+    /// The new entries, the list of open items and, last, the session's document.
     writes: Vec<DocumentWrite>,
+    /// Indices of the new entries.
     indices: Vec<u64>,
+    /// Indices of the replaced entries, which the write deletes.
     replaced: Range<u64>,
-    doc: SessionDoc,
 }
 
 /// All sessions.
@@ -111,6 +113,10 @@ impl SessionTable {
         }
 
         let Some((doc, version)) = self.load(key).await? else { return Ok(None) };
+        if self.is_sole_writer() {
+            return Ok(Some(self.insert(key.clone(), owner, doc)));
+        }
+
         let session = Session::new(key.clone(), owner, doc.clone());
         session.note_stored(version, doc.clone());
         let session = self.insert_session(session);
@@ -170,15 +176,25 @@ impl SessionTable {
         self.store.replaces(session.stored_version())
     }
 
-    /// Reads what other replicas have written, unless this replica has the session's turn. False: this process knows
-    /// of every write.
-    pub(crate) async fn refresh_if_outdated(&self, session: &Session) -> Result<bool, Fault> {
-        let may_be_outdated = session.may_be_outdated() && self.condition(session) != Expect::Any;
-        if may_be_outdated {
+    /// True if no other process writes sessions: those in memory are never outdated.
+    pub(crate) fn is_sole_writer(&self) -> bool {
+        self.store.replaces(None) == Expect::Any
+    }
+
+    /// Reads a session again, unless no other replica can have written it since: this replica has the session's turn,
+    /// the session lives in memory, or no other process writes sessions.
+    pub(crate) async fn refresh_if_outdated(&self, session: &Session) -> Result<(), Fault> {
+        if session.may_be_outdated() && !self.is_sole_writer() {
             let _saving = session.saving.lock().await;
             self.read_again(session).await?;
         }
-        Ok(may_be_outdated)
+        Ok(())
+    }
+
+    /// True if a session still belongs to the user that a turn names; `None` matches every session. The user claimed
+    /// the session before the turn was queued, but the claim of another user is kept if another replica stored it first.
+    pub(crate) fn is_users(&self, session: &Session, user: Option<&str>) -> bool {
+        user.is_none_or(|user| self.is_sole_writer() || session.claim_user(user))
     }
 
     /// Reads a session again. Changes of this process that are not written yet are kept.
@@ -195,16 +211,21 @@ impl SessionTable {
         if session.resolve_lifetime() == Lifetime::Connection {
             return Ok(());
         }
+        if self.is_sole_writer() {
+            return self.write(session).await;
+        }
 
         let saving = Arc::clone(&session.saving).lock_owned().await;
         for _ in 0..MAX_WRITES {
             let expect = self.condition(session);
-            if expect != Expect::Any {
-                session.doc().name_write();
-            }
-            let Snapshot { writes, indices, replaced, doc } = Self::snapshot(session, expect);
+            let (snapshot, doc) = {
+                let mut doc = session.doc();
+                doc.name_write();
+                (Self::snapshot(session, &mut doc, expect), doc.clone())
+            };
+            let Snapshot { writes, indices, replaced } = snapshot;
             let written = self.store.write(writes, clock::now());
-            // Whether or not the caller waits for it: what is written and not noted would be written again.
+            // Also if the caller stops waiting: a later write would repeat entries that are not noted as written.
             let noted = Arc::clone(session);
             let noting = complete(async move {
                 match written.await {
@@ -228,16 +249,24 @@ impl SessionTable {
         Err(faults::busy(&session.id))
     }
 
-    /// A session as it is written.
-    fn snapshot(session: &Session, expect: Expect) -> Snapshot {
-        let mut doc = session.doc();
+    /// Writes a session that no other process writes: there is nothing to merge with, and no version to note.
+    async fn write(&self, session: &Session) -> Result<(), Fault> {
+        let Snapshot { writes, indices, replaced } = Self::snapshot(session, &mut session.doc(), Expect::Any);
+        let written = self.store.write(writes, clock::now()).await.map_err(|error| store_fault(&error))?;
+        written.map_err(|_| conflict())?;
+        session.doc().note_written(&indices, replaced);
+        Ok(())
+    }
+
+    /// The next write of a session with this document.
+    fn snapshot(session: &Session, doc: &mut SessionDoc, expect: Expect) -> Snapshot {
         doc.updated_at = clock::now();
         let mut writes = SessionEntries::writes(session, &doc.unsaved, doc.replaced.clone());
-        writes.extend(open_items::write_of(session, &mut doc));
-        let value = Some(serde_json::to_vec(&*doc).unwrap_or_default().into());
+        writes.extend(open_items::write_of(session, doc));
+        let value = Some(serde_json::to_vec(doc).unwrap_or_default().into());
         writes.push(DocumentWrite { collection: COLLECTION, key: session.key().as_str().to_owned(), value, expect });
         let indices = doc.unsaved.keys().copied().collect();
-        Snapshot { writes, indices, replaced: doc.replaced.clone(), doc: doc.clone() }
+        Snapshot { writes, indices, replaced: doc.replaced.clone() }
     }
 
     /// The right to take a turn, if it is free. `continues`: the run whose next turn it is.
@@ -273,7 +302,12 @@ impl SessionTable {
 
     /// True if the next turn of a run is in the queue of its session.
     pub(crate) async fn is_continued(&self, session: &Session, run: RunId) -> Result<bool, Fault> {
-        self.turn_queues(session).is_continued(run).await.map_err(|error| store_fault(&error))
+        let mut is_continued = self.turn_queues(session).is_continued(run).await;
+        // Turns that were queued before the session was stored stay in the queue of this process.
+        if session.began_in_memory() && matches!(is_continued, Ok(false)) {
+            is_continued = self.queues.is_continued(run).await;
+        }
+        is_continued.map_err(|error| store_fault(&error))
     }
 
     fn turn_queues(&self, session: &Session) -> TurnQueues {
@@ -296,16 +330,10 @@ impl SessionTable {
         self.begin(queued.turn().await?).await
     }
 
-    /// Other replicas take no turn from now on, and what they have written is known.
+    /// Begins a turn with the latest document of its session.
     async fn begin(&self, guard: TurnGuard) -> Result<TurnGuard, Fault> {
-        let session = guard.session();
-        let user = session.doc().user_id.clone();
-        self.refresh_if_outdated(session).await?;
-        if user.is_some() && session.doc().user_id != user {
-            // Another user has begun it on another replica, at the same time: with the next request there are two.
-            return Err(faults::busy(&session.id));
-        }
-        session.hold();
+        self.refresh_if_outdated(guard.session()).await?;
+        guard.hold();
         Ok(guard)
     }
 

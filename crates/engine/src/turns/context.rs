@@ -96,6 +96,11 @@ impl ContextBuilder {
         agent: &Agent,
         spoken: &Spoken,
     ) -> Result<Outcome, Fault> {
+        if !self.sessions.is_users(session, spoken.request.user_id.as_deref()) {
+            // The client's next request gets a session of its own.
+            return Err(faults::busy(&session.id));
+        }
+
         let now = clock::now();
         let snapshot = session.snapshot();
         let Memory { before, upstream_id, mut connector_state, losses, leaves_stale, begins } = match &spoken.basis {
