@@ -14,14 +14,12 @@ use interlingua::clock;
 use interlingua::engine::{self, Answer, Engine, Limits, RetentionRules, Scope};
 use interlingua::metrics::Metrics;
 use interlingua::ports::{WebhookClient, WebhookError};
-use interlingua::store::{
-    Coordination as _, Memory, OwnerBoundsOf, Query, Retention, Sqlite, SqliteOptions, Store, owned_key,
-};
+use interlingua::store::{Memory, OwnerBoundsOf, Query, Retention, Sqlite, SqliteOptions, Store, owned_key};
 use interlingua::upstream::demo::DemoUpstream;
 use interlingua::upstream::{Conversation, ForwardedHeaders, SendOptions, Upstream};
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::call::{
-    AgentCard, Busy, DocumentCall, Filter, HistoryJudge, Otherwise, Resent, RunState, RunView, SessionCall, Target,
+    AgentCard, Busy, Filter, HistoryJudge, Otherwise, Resent, RunState, RunView, SessionCall, Target,
 };
 use interlingua_core::capability::UpstreamCapabilities;
 use interlingua_core::connector::TurnRequest;
@@ -40,7 +38,7 @@ use crate::support::store::FaultyStore;
 /// Everything that a call started must have ended within this time.
 pub(super) const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 const AGENT: &str = "demo";
-const COLLECTION: &str = "receivers";
+pub(super) const COLLECTION: &str = "receivers";
 
 /// An engine without sockets, and the scope of its caller.
 pub(super) struct Fixture {
@@ -185,7 +183,7 @@ impl Fixture {
     }
 
     /// Registers a push receiver for a run.
-    async fn add_receiver(&self, run: RunId) {
+    pub(super) async fn add_receiver(&self, run: RunId) {
         let key = owned_key(Owner::anonymous().key(), &format!("{run}/1"));
         let put = self.store.put(COLLECTION, &key, "{}".into(), interlingua::store::Expect::Any, 0);
         let _ = put.await;
@@ -629,37 +627,4 @@ async fn two_messages_to_a_waiting_run_at_the_same_moment_both_get_an_answer() {
         }
     };
     LocalSet::new().run_until(races).await;
-}
-
-#[tokio::test]
-async fn a_delivery_that_is_removed_while_it_acquires_its_lease_leaves_no_lease() {
-    let alone = async {
-        let memory = Arc::new(Memory::new());
-        let store = Arc::new(FaultyStore::slow(Arc::clone(&memory) as Arc<dyn Store>));
-        let fixture = Fixture::new(Arc::clone(&store) as Arc<dyn Store>);
-        let id = clock::new_id();
-        fixture.add_receiver(id).await;
-        store.hold_lease("push/");
-        let call = RunCall { id: Some(id), delivery: Delivery::Background, ..run_call("s", "long 100000 20") };
-        fixture.answer(Call::Run(Box::new(call))).await.expect("it was begun");
-        store.lease_requested().await;
-
-        let key = format!("{id}/1");
-        let delete = DocumentCall::Delete { collection: COLLECTION.to_owned(), key: key.clone() };
-        fixture.answer(Call::Document(delete)).await.expect("it is deleted");
-        // The delivery ends before the store acquires its lease.
-        for _ in 0..10 {
-            tokio::task::yield_now().await;
-        }
-        store.release_lease().await;
-        let name = format!("push/{}", owned_key(Owner::anonymous().key(), &key));
-        let freed = async {
-            while !memory.lease(&name, "another", Duration::from_secs(60)).await.expect("the store works") {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(SETTLE_TIMEOUT, freed).await.expect("the lease is free");
-        fixture.answer(Call::Cancel(Target::Run(id))).await.expect("it is canceled");
-    };
-    LocalSet::new().run_until(alone).await;
 }

@@ -42,6 +42,7 @@ mod conversations;
 mod credentials;
 mod cuts;
 mod damaged;
+mod deliveries;
 mod draining;
 mod ends;
 mod forwarding;
