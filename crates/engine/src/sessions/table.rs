@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use futures_util::FutureExt as _;
 use interlingua_core::call::SessionView;
 use interlingua_core::{Fault, FaultKind, Owner, RunId};
 
@@ -18,7 +19,7 @@ use super::session::{HeldTicket, Lifetime, Queued, Session, SessionKey, TurnGuar
 use crate::complete::complete;
 use crate::faults::{self, store_fault};
 use interlingua_base::clock;
-use interlingua_store::{DocumentWrite, Expect, Store, TurnQueue as _, Version, local};
+use interlingua_store::{DocumentWrite, Expect, Store, StoreError, Ticket, TurnQueue as _, Version, local};
 
 /// The collection of the store that sessions are in.
 const COLLECTION: &str = "sessions";
@@ -192,7 +193,8 @@ impl SessionTable {
     }
 
     /// True if a session still belongs to the user that a turn names; `None` matches every session. The user claimed
-    /// the session before the turn was queued, but the claim of another user is kept if another replica stored it first.
+    /// the session before the turn was queued, but the claim of another user is kept if another replica stored it
+    /// first.
     pub(crate) fn is_users(&self, session: &Session, user: Option<&str>) -> bool {
         user.is_none_or(|user| self.is_sole_writer() || session.claim_user(user))
     }
@@ -287,8 +289,8 @@ impl SessionTable {
         Ok(guard.filter(|_| session.doc().has_no_turn()))
     }
 
-    /// Joins the queue for a turn, if at most `limit` are in it, with the one under way. `continues`: the run whose next
-    /// turn it is.
+    /// Joins the queue for a turn, if at most `limit` are in it, with the one under way. `continues`: the run whose
+    /// next turn it is.
     pub(crate) async fn enqueue(
         &self,
         session: &Arc<Session>,
@@ -343,9 +345,18 @@ impl SessionTable {
         continues: Option<RunId>,
         most: usize,
     ) -> Result<Option<HeldTicket>, Fault> {
-        let (queues, key) = (self.turn_queues(session), session.key().clone());
-        // A caller that leaves meanwhile would leave its place behind.
-        complete(async move { HeldTicket::take(queues, &key, continues, most).await }).await
+        let queues = self.turn_queues(session);
+        let mut taking = queues.queue_turn(session.key().as_str(), continues, most);
+        let hold = move |taken: Result<Option<Ticket>, StoreError>| {
+            taken
+                .map(|ticket| ticket.map(|ticket| HeldTicket::new(queues, ticket)))
+                .map_err(|error| store_fault(&error))
+        };
+        match (&mut taking).now_or_never() {
+            Some(taken) => hold(taken),
+            // If the caller stops waiting, the place is still given up.
+            None => complete(async move { hold(taking.await) }).await,
+        }
     }
 
     /// Deletes a session and its entries.
