@@ -1,17 +1,17 @@
-//! One session changed in two places: on this replica, and on another one that was faster. What was changed here is
-//! done again on what the other one stored.
+//! Merges two versions of a session: this replica changed it, and another replica stored a change first. The changes of
+//! this replica are applied to the stored version.
 //!
-//! The one who has the session's turn changes most of it; all others only add messages, label it, remove items, and
-//! withdraw what an ended run asks. So few fields can differ from both sides. Not here: reading and writing sessions
-//! ([`super::table`]).
+//! Most fields change only with the session's turn, which one replica has at a time. Without the turn, a replica adds
+//! messages, sets labels, removes items and withdraws the open items of an ended run. Therefore few fields can differ
+//! on both sides. Not here: reading and writing sessions ([`super::table`]).
 
 use interlingua_core::RunId;
 use interlingua_core::answer::Waiting;
 
 use super::document::SessionDoc;
 
-/// The changes that lead from `base` to `mine`, done on `theirs`. Entries that are not written yet come after theirs.
-/// Every field is listed, so that a field without a rule does not compile.
+/// Applies the changes from `base` to `mine` to `theirs`. Entries that are not written yet follow the entries of
+/// `theirs`. The function names every field, so that a field without a rule does not compile.
 pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -> SessionDoc {
     let mut merged = SessionDoc {
         updated_at: mine.updated_at.max(theirs.updated_at),
@@ -19,14 +19,14 @@ pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -
         is_cut: pick(&base.is_cut, &mine.is_cut, &theirs.is_cut),
         upstream_id: pick(&base.upstream_id, &mine.upstream_id, &theirs.upstream_id),
         home: pick(&base.home, &mine.home, &theirs.home),
-        // The first one who was stored has it: who comes later is refused its turn.
+        // The first user that was stored keeps the session; a turn of another user is refused when it begins.
         user_id: theirs.user_id.clone().or_else(|| mine.user_id.clone()),
         stale: mine.stale || (theirs.stale && base.stale == mine.stale),
         connector_state: pick(&base.connector_state, &mine.connector_state, &theirs.connector_state),
         connector_user: pick(&base.connector_user, &mine.connector_user, &theirs.connector_user),
         latest: pick(&base.latest, &mine.latest, &theirs.latest),
         waiting: merge_waiting(&base.waiting, &mine.waiting, &theirs.waiting),
-        // Only who has the turn hands runs over and takes them.
+        // Only the replica with the session's turn changes this field.
         handed_over: pick(&base.handed_over, &mine.handed_over, &theirs.handed_over),
         is_listed: theirs.is_listed,
         labels: pick(&base.labels, &mine.labels, &theirs.labels),
@@ -45,7 +45,7 @@ pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -
         inline_entries: theirs.inline_entries.clone(),
         removed: theirs.removed.clone(),
         seen: theirs.seen,
-        // The write that follows adds its own name.
+        // The next write adds its own id.
         writes: theirs.writes.clone(),
         // This version never changes them.
         unknown: theirs.unknown.clone(),
@@ -63,7 +63,7 @@ pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -
         merged.bytes = merged.bytes.saturating_sub(removed_here);
         if mine.seen != base.seen {
             merged.seen = if mine.seen == mine.next { merged.next } else { mine.seen };
-            // Another client has put something there that the agent was not sent.
+            // Another client added entries that the agent did not receive.
             merged.stale |= theirs.next != base.next;
         }
     }
@@ -71,12 +71,12 @@ pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -
     merged
 }
 
-/// `mine` if it was changed here, `theirs` otherwise.
+/// `mine` if it differs from `base`, `theirs` otherwise.
 fn pick<T: Clone + PartialEq>(base: &T, mine: &T, theirs: &T) -> T {
     if mine == base { theirs.clone() } else { mine.clone() }
 }
 
-/// An index of entries that were all replaced, where they stand now.
+/// The index in `merged` of an entry of `mine`, for entries that replaced all others.
 const fn shifted(index: u64, mine: &SessionDoc, merged: &SessionDoc) -> u64 {
     merged.first + index.saturating_sub(mine.first)
 }
@@ -85,7 +85,8 @@ fn unsaved_bytes(doc: &SessionDoc) -> u64 {
     doc.unsaved.values().map(|entry| entry.bytes()).sum()
 }
 
-/// Only who has the turn asks and decides; the other side has withdrawn what ended runs asked.
+/// Merges the open items. Only the replica with the session's turn adds and decides items; the other side can only have
+/// withdrawn the items of ended runs.
 fn merge_waiting(base: &Waiting, mine: &Waiting, theirs: &Waiting) -> Waiting {
     if mine == base || mine == theirs {
         return theirs.clone();
@@ -144,13 +145,13 @@ mod tests {
 
         let merged = rebase(&base, &mine, written(theirs.clone()));
         assert_eq!((merged.first, merged.next, merged.bytes), (0, 3, theirs.bytes));
-        assert_eq!(merged.unsaved.keys().copied().collect::<Vec<_>>(), [2], "theirs are written");
+        assert_eq!(merged.unsaved.keys().copied().collect::<Vec<_>>(), [2], "the other two are written");
         assert_eq!((merged.last, merged.latest), (Some(run), Some(run)));
-        assert!(merged.stale, "the agent was not sent what they added");
+        assert!(merged.stale, "the agent did not receive the entries that the other side added");
     }
 
     #[test]
-    fn what_one_side_alone_changed_is_kept() {
+    fn changes_of_one_side_are_kept() {
         let base = doc();
         let (mut mine, mut theirs) = (base.clone(), base.clone());
         mine.connector_state = Json::parse("{\"context\":1}").expect("JSON");
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_users_who_begin_a_session_the_first_one_stored_has_it() {
+    fn of_two_users_who_begin_a_session_the_first_stored_one_keeps_it() {
         let base = doc();
         let user = |name: &str| SessionDoc { user_id: Some(name.to_owned()), ..base.clone() };
         assert_eq!(rebase(&base, &user("bob"), user("alice")).user_id.as_deref(), Some("alice"));
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_began_again_here_replaces_what_they_have() {
+    fn a_session_that_began_again_here_replaces_the_stored_entries() {
         let mut base = doc();
         base.append(&[said("old")]).expect("room");
         let base = written(base);
