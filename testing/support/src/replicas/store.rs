@@ -207,7 +207,7 @@ impl Coordination for Replica {
     }
 
     fn replica(&self) -> Option<ReplicaStatus> {
-        Some(ReplicaStatus::default())
+        Some(ReplicaStatus { replicas: self.core.hub.replicas(), ..ReplicaStatus::default() })
     }
 
     fn write_timeout(&self) -> Option<Duration> {
