@@ -71,6 +71,37 @@ async fn a_listener_reports_a_run_that_another_engine_starts_after_a_turn_here()
 }
 
 #[tokio::test]
+async fn a_listener_reports_a_run_of_another_engine_after_a_run_here_is_canceled_in_the_queue() {
+    let both = async {
+        let [(here, _), (there, _)] = engines();
+        let first = there.working("s").await;
+        let (agent, session) = ("demo".to_owned(), "s".to_owned());
+        let listened = ListenSession { agent, session, user: None, after: Some(first) };
+        let listen = Call::Listen(Listen { session: Some(listened), agents: false });
+        let Some(Answer::Notices(mut listener)) = here.answer(listen).await else { panic!("notices") };
+        assert!(matches!(listener.next().await, Ok(Notice::Begin)));
+
+        let in_session = |delivery| {
+            let id = clock::new_id();
+            let policy = RunPolicy::attached().with_detached(true).with_busy(Busy::Queue);
+            let call = RunCall { id: Some(id), delivery, policy, ..run_call("s", "hello") };
+            (id, Call::Run(Box::new(call)))
+        };
+        let (canceled, call) = in_session(Delivery::Background);
+        here.answer(call).await.expect("it is queued");
+        assert_eq!(listener.next().await.expect("a notice"), Notice::Run(canceled));
+        here.answer(Call::Cancel(Target::Run(canceled))).await.expect("it is canceled");
+
+        there.answer(Call::Cancel(Target::Run(first))).await.expect("it is canceled");
+        let (second, call) = in_session(Delivery::Collect);
+        assert_eq!(state_of(there.answer(call).await), Some(RunState::Ended(End::Completed)));
+        let reported = tokio::time::timeout(SETTLE_TIMEOUT, listener.next()).await.expect("a notice in time");
+        assert_eq!(reported.expect("a notice"), Notice::Run(second));
+    };
+    LocalSet::new().run_until(both).await;
+}
+
+#[tokio::test]
 async fn a_queued_turn_never_joins_a_session_that_another_user_began_first() {
     let both = async {
         let [(here, replica), (there, _)] = engines();

@@ -2,8 +2,8 @@
 //! this replica are applied to the stored version.
 //!
 //! Most fields change only with the session's turn, which one replica has at a time. Without the turn, a replica adds
-//! messages, sets labels, removes items and withdraws the open items of an ended run. Therefore few fields can differ
-//! on both sides. Not here: reading and writing sessions ([`super::table`]).
+//! messages, sets labels, removes items, withdraws the open items of an ended run and queues runs. Therefore few fields
+//! can differ on both sides. Not here: reading and writing sessions ([`super::table`]).
 
 use interlingua_core::RunId;
 use interlingua_core::answer::Waiting;
@@ -24,7 +24,7 @@ pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -
         stale: mine.stale || (theirs.stale && base.stale == mine.stale),
         connector_state: pick(&base.connector_state, &mine.connector_state, &theirs.connector_state),
         connector_user: pick(&base.connector_user, &mine.connector_user, &theirs.connector_user),
-        latest: pick(&base.latest, &mine.latest, &theirs.latest),
+        latest: merge_latest(base.latest, mine.latest, theirs.latest),
         waiting: merge_waiting(&base.waiting, &mine.waiting, &theirs.waiting),
         // Only the replica with the session's turn changes this field.
         handed_over: pick(&base.handed_over, &mine.handed_over, &theirs.handed_over),
@@ -74,6 +74,12 @@ pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -
 /// `mine` if it differs from `base`, `theirs` otherwise.
 fn pick<T: Clone + PartialEq>(base: &T, mine: &T, theirs: &T) -> T {
     if mine == base { theirs.clone() } else { mine.clone() }
+}
+
+/// Merges the latest runs. A replica changes its latest run without the session's turn when it queues a run, and stores
+/// nothing if that run is canceled in the queue. So the newer run is the latest one if both sides changed it.
+fn merge_latest(base: Option<RunId>, mine: Option<RunId>, theirs: Option<RunId>) -> Option<RunId> {
+    if mine != base && theirs != base { mine.max(theirs) } else { pick(&base, &mine, &theirs) }
 }
 
 /// The index in `merged` of an entry of `mine`, for entries that replaced all others.
@@ -163,6 +169,15 @@ mod tests {
         assert_eq!((merged.connector_state, merged.labels), (mine.connector_state.clone(), theirs.labels));
         assert!(merged.is_conversation && !merged.stale);
         assert_eq!(merged.bytes, mine.bytes);
+    }
+
+    #[test]
+    fn of_two_runs_that_both_sides_started_the_newer_one_is_the_latest() {
+        let [first, second, third] = [1, 2, 3].map(|number| Some(RunId(uuid::Uuid::from_u128(number))));
+        assert_eq!(merge_latest(first, second, third), third, "the run here was canceled in the queue");
+        assert_eq!(merge_latest(first, third, second), third, "the run here is still queued");
+        assert_eq!(merge_latest(first, second, first), second);
+        assert_eq!(merge_latest(second, first, second), first, "the second run was discarded here");
     }
 
     #[test]
