@@ -134,3 +134,32 @@ fn key_prefix(session: &Session) -> String {
     key.truncate(key.len() - 16);
     key
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt as _;
+    use interlingua_core::Owner;
+    use interlingua_core::model::Message;
+    use interlingua_store::Memory;
+
+    use super::*;
+    use crate::sessions::SessionTable;
+
+    #[tokio::test]
+    async fn a_session_is_not_written_while_an_entry_is_removed() {
+        let table = SessionTable::new(Arc::new(Memory::new()));
+        let session = table.create("friday", &Owner::from_key("ann"));
+        session.append(&[Message::user("mine")]).expect("room");
+        let mine = session.doc().unsaved[&0].clone();
+
+        let removing = session.saving.lock().await;
+        let mut save = pin!(table.save(&session));
+        assert!(save.as_mut().now_or_never().is_none());
+        assert!(session.remove_message(0, mine.bytes(), false));
+        drop(removing);
+        save.await.expect("written");
+        assert!(table.entries().read_all(&session).await.expect("read").is_empty());
+    }
+}

@@ -75,7 +75,7 @@ pub(crate) struct Session {
     unanswered: Mutex<Option<SessionDoc>>,
     /// True while this replica has the turn in the queue of all replicas: no other one takes turns.
     held: AtomicBool,
-    /// Locked while the session is written or read again, in a store that other processes write.
+    /// Held while it is written or read again, and while one of its entries is removed.
     pub(super) saving: Arc<tokio::sync::Mutex<()>>,
     /// Notified when this process starts a run in the session.
     run_started: tokio::sync::Notify,

@@ -253,8 +253,13 @@ impl SessionTable {
 
     /// Writes a session that no other process writes: there is nothing to merge with, and no version to note.
     async fn write(&self, session: &Session) -> Result<(), Fault> {
+        // The removal of an entry is not complete in memory before the store has deleted the entry.
+        let saving = session.saving.lock().await;
         let Snapshot { writes, indices, replaced } = Self::snapshot(session, &mut session.doc(), Expect::Any);
-        let written = self.store.write(writes, clock::now()).await.map_err(|error| store_fault(&error))?;
+        let written = self.store.write(writes, clock::now());
+        // Writes take effect in the order of the calls.
+        drop(saving);
+        let written = written.await.map_err(|error| store_fault(&error))?;
         written.map_err(|_| conflict())?;
         session.doc().note_written(&indices, replaced);
         Ok(())
