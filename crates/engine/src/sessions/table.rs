@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures_util::FutureExt as _;
+use futures_util::future::LocalBoxFuture;
 use interlingua_core::call::SessionView;
 use interlingua_core::{Fault, FaultKind, Owner, RunId};
 
@@ -249,6 +250,16 @@ impl SessionTable {
         }
 
         Err(faults::busy(&session.id))
+    }
+
+    /// Like [`SessionTable::save`], and keeps the session in memory until it is written, also if the caller stops
+    /// waiting. Boxed: few turns need it, and their futures would be larger.
+    pub(crate) fn save_detached(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+    ) -> LocalBoxFuture<'static, Result<(), Fault>> {
+        let (table, session) = (Arc::clone(self), Arc::clone(session));
+        Box::pin(complete(async move { table.save(&session).await }))
     }
 
     /// Writes a session that no other process writes: there is nothing to merge with, and no version to note.

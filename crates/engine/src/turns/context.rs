@@ -118,8 +118,9 @@ impl ContextBuilder {
         let (taken, input, answered, freed) = match outcome {
             answer::Outcome::Send { taken, input, answered, freed } => (taken, input, answered, freed),
             answer::Outcome::Wait(reason) => {
-                // Answers that were collected so far survive a restart.
-                self.sessions.save(session).await?;
+                // Answers that were collected so far survive a restart. If the client disconnects, the next request
+                // finds them in memory until the store has them.
+                self.sessions.save_detached(session).await?;
                 return Ok(Outcome::Waiting(asked_by, spoken.undecided.clone().or(reason)));
             }
             answer::Outcome::Refused(fault) => return Err(fault),
