@@ -397,8 +397,9 @@ impl Queued {
         self.ticket.wait().await
     }
 
-    /// Waits for the turn. Turns are taken in the order of the queue.
-    pub(super) async fn turn(mut self) -> Result<TurnGuard, Fault> {
+    /// Waits for the turn. Turns are taken in the order of the queue. The session may be outdated until
+    /// [`super::SessionTable::begin`].
+    pub(crate) async fn turn(mut self) -> Result<TurnGuard, Fault> {
         self.wait().await?;
         let local = self.session.local_turn().await;
         Ok(self.session.guard(local, self.ticket))

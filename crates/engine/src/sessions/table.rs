@@ -295,7 +295,9 @@ impl SessionTable {
     ) -> Result<Option<TurnGuard>, Fault> {
         let Some(local) = session.try_local_turn() else { return Ok(None) };
         let Some(ticket) = self.ticket(session, continues, 0).await? else { return Ok(None) };
-        self.begin(session.guard(local, ticket)).await.map(Some)
+        let guard = session.guard(local, ticket);
+        self.begin(&guard).await?;
+        Ok(Some(guard))
     }
 
     /// The right to take its first turn, if nothing was said in it: of several requests that come at the same time, one
@@ -338,21 +340,26 @@ impl SessionTable {
     /// The turn of a position in the queue, if it is free; the position otherwise.
     pub(crate) async fn try_turn_of(&self, queued: Queued) -> Result<Result<TurnGuard, Queued>, Fault> {
         match queued.try_turn() {
-            Ok(guard) => self.begin(guard).await.map(Ok),
+            Ok(guard) => {
+                self.begin(&guard).await?;
+                Ok(Ok(guard))
+            }
             Err(queued) => Ok(Err(queued)),
         }
     }
 
     /// The turn of a position in the queue, once it comes.
     pub(crate) async fn turn_of(&self, queued: Queued) -> Result<TurnGuard, Fault> {
-        self.begin(queued.turn().await?).await
+        let guard = queued.turn().await?;
+        self.begin(&guard).await?;
+        Ok(guard)
     }
 
     /// Begins a turn with the latest document of its session.
-    async fn begin(&self, guard: TurnGuard) -> Result<TurnGuard, Fault> {
+    pub(crate) async fn begin(&self, guard: &TurnGuard) -> Result<(), Fault> {
         self.refresh_if_outdated(guard.session()).await?;
         guard.hold();
-        Ok(guard)
+        Ok(())
     }
 
     async fn ticket(

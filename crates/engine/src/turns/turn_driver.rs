@@ -228,9 +228,8 @@ impl<'a> TurnDriver<'a> {
             Some(Place::Ready(guard, prepared)) => Ok((guard, prepared)),
             None => Err(Fault::new(FaultKind::Internal, "the turn was taken before").into()),
             Some(Place::Behind(queued)) => {
-                let turn = self.services.runs.sessions().turn_of(queued);
-                let guard = unless_canceled(self.run, turn).await?;
-                match self.prepare_queued().await {
+                let guard = unless_canceled(self.run, queued.turn()).await?;
+                match self.prepare_queued(&guard).await {
                     Ok(prepared) => Ok((guard, prepared)),
                     Err(fault) => Err(Unprepared { fault, guard: Some(guard) }),
                 }
@@ -239,15 +238,19 @@ impl<'a> TurnDriver<'a> {
     }
 
     /// Prepares the request of a turn that had to wait for its session.
-    async fn prepare_queued(&mut self) -> Result<Box<Prepared>, Fault> {
+    async fn prepare_queued(&mut self, guard: &TurnGuard) -> Result<Box<Prepared>, Fault> {
         // Its caller may have lost its rights while it waited.
         self.turn.caller.recheck(self.turn.protocol, Some(&self.run.agent.name))?;
         if let Some(permits) = &mut self.turn.permits {
             permits.begin_now();
         }
 
+        let TurnServices { runs, context, .. } = self.services;
         let Turn { session, agent, spoken, .. } = &*self.turn;
-        let preparing = self.services.context.prepare(session, agent, spoken);
+        let preparing = async {
+            runs.sessions().begin(guard).await?;
+            context.prepare(session, agent, spoken).await
+        };
         unless_canceled(self.run, preparing).await?.ready()
     }
 
