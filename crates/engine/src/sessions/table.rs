@@ -324,7 +324,7 @@ impl SessionTable {
     pub(crate) async fn is_continued(&self, session: &Session, run: RunId) -> Result<bool, Fault> {
         let mut is_continued = self.turn_queues(session).is_continued(run).await;
         // Turns that were queued before the session was stored stay in the queue of this process.
-        if session.began_in_memory() && matches!(is_continued, Ok(false)) {
+        if session.began_in_memory() && !session.lives_in_memory() && matches!(is_continued, Ok(false)) {
             is_continued = self.queues.is_continued(run).await;
         }
         is_continued.map_err(|error| store_fault(&error))
