@@ -63,12 +63,18 @@ struct Task {
 }
 
 impl Task {
-    /// Number of steps that were sent or given up. Before the delivery begins: of the steps that it will not send.
+    /// Number of steps that were sent or given up. Before the delivery begins: of the steps that it will not send if
+    /// no progress is noted in the store. With noted progress, the delivery can begin at an earlier or a later step.
     fn delivered(&self) -> u64 {
         match self.delivered.load(Ordering::Acquire) {
-            NOT_BEGUN => self.start.from,
+            NOT_BEGUN => self.start.from.min(self.start.unless_noted),
             steps => steps,
         }
+    }
+
+    /// True once the delivery has the right to send.
+    fn has_begun(&self) -> bool {
+        self.delivered.load(Ordering::Acquire) != NOT_BEGUN
     }
 }
 
@@ -176,10 +182,15 @@ impl Deliveries {
             Ok(Some(run)) => {
                 let was_sent_to = self.supersede(document.key, scope).await;
                 let is_held = run.run_state().is_working();
+                let store_key = scope.document_key(document.key);
+                let replaced = self.lock().reason_to_replace(&store_key);
                 if is_held {
+                    // A delivery that has not begun is not in the progress document, so it was not superseded there.
+                    if self.lock().waits_to_begin(&store_key) {
+                        self.end(&store_key, scope);
+                    }
                     self.notify_holder(id);
                 }
-                let replaced = self.lock().reason_to_replace(&scope.document_key(document.key));
                 if let Some(reason) = replaced.filter(|_| !is_held) {
                     let follower = follow::follow_copy(&self.runs, &run).ok().flatten();
                     if let Some(copy) = follower.as_ref().and_then(Follower::active_run) {
@@ -460,13 +471,18 @@ impl Tasks {
         self.by_key.get(key).is_some_and(|task| !task.handle.is_finished())
     }
 
+    /// True if a delivery waits for the right to send.
+    fn waits_to_begin(&self, key: &str) -> bool {
+        self.by_key.get(key).is_some_and(|task| !task.handle.is_finished() && !task.has_begun())
+    }
+
     /// The reason to replace the delivery under way, whose receiver was named again while its run is at rest. `None`:
     /// no delivery is under way, or its stored progress has the first step of the next delivery.
     fn reason_to_replace(&self, key: &str) -> Option<StartReason> {
         let task = self.by_key.get(key).filter(|task| !task.handle.is_finished())?;
         match task.start.ends_at_rest {
             true => Some(StartReason::Left(task.start.unless_noted)),
-            false if task.delivered.load(Ordering::Acquire) == NOT_BEGUN => Some(StartReason::ReceiverNamed),
+            false if !task.has_begun() => Some(StartReason::ReceiverNamed),
             false => None,
         }
     }
