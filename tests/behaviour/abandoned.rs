@@ -176,10 +176,9 @@ impl Fixture {
     }
 
     pub(super) async fn answer(&self, call: Call) -> Option<Answer> {
-        tokio::time::timeout(SETTLE_TIMEOUT, self.engine.answer(call, &self.scope))
-            .await
-            .expect("an answer in time")
-            .ok()
+        // Boxed: the futures of the tests contain it many times, on one stack.
+        let answered = Box::pin(self.engine.answer(call, &self.scope));
+        tokio::time::timeout(SETTLE_TIMEOUT, answered).await.expect("an answer in time").ok()
     }
 
     /// Registers a push receiver for a run.

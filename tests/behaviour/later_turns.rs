@@ -194,7 +194,7 @@ async fn calls_whose_turns_are_queued_are_answered_when_the_gateway_stops() {
 }
 
 /// A task, another task of its context that was queued next, and a second message to the first task behind it.
-struct Behind {
+struct TaskQueue {
     gateway: Gateway,
     upstream: Upstream,
     id: Value,
@@ -214,7 +214,7 @@ fn state(task: &Value) -> &str {
     task["status"]["state"].as_str().expect("a state").trim_start_matches("TASK_STATE_")
 }
 
-impl Behind {
+impl TaskQueue {
     /// The first turn of the first task has ended, and the agent works on the other task.
     async fn new() -> Self {
         let upstream = Upstream::with_handler(|request| {
@@ -249,7 +249,7 @@ impl Behind {
 
 #[tokio::test]
 async fn a_task_whose_next_turn_is_queued_works_and_can_be_canceled() {
-    let mut behind = Behind::new().await;
+    let mut behind = TaskQueue::new().await;
     assert_eq!(state(&behind.task().await), "WORKING");
     let listed = get(&behind.gateway, "/tasks?status=TASK_STATE_WORKING").await.json();
     assert_eq!(listed["totalSize"], 2, "{listed}");
@@ -268,7 +268,7 @@ async fn a_task_whose_next_turn_is_queued_works_and_can_be_canceled() {
 
 #[tokio::test]
 async fn a_message_that_is_queued_behind_another_task_gets_its_turn() {
-    let mut behind = Behind::new().await;
+    let mut behind = TaskQueue::new().await;
     behind.upstream.open("other");
     behind.upstream.open("behind");
     let last = behind.answers[2].frames().await;
@@ -279,7 +279,7 @@ async fn a_message_that_is_queued_behind_another_task_gets_its_turn() {
 
 #[tokio::test]
 async fn a_message_that_is_queued_when_the_gateway_stops_does_not_reach_the_agent() {
-    let mut behind = Behind::new().await;
+    let mut behind = TaskQueue::new().await;
     behind.gateway.begin_shutdown();
     let mut ends = Vec::new();
     for answer in &mut behind.answers {
