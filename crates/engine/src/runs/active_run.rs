@@ -296,10 +296,12 @@ impl ActiveRun {
     }
 
     /// Stops the turn under way, or the next one if the run waits only for a queued turn. Clients see `reason` instead
-    /// of `canceled`. No effect on a run that waits.
+    /// of `canceled`. No effect on a run that waits. Without a reason, the client of a turn has left: no effect on the
+    /// turns of other clients that are queued.
     pub(crate) fn stop(&self, reason: Option<Fault>) {
         let mut state = self.state();
-        if !state.about.state.is_working() {
+        let is_of_others = reason.is_none() && state.fallback.is_some();
+        if is_of_others || !state.about.state.is_working() {
             return;
         }
         if state.cancel_reason.is_none() {

@@ -1,7 +1,7 @@
 //! Turns of this process that wait in the queue of their session while another turn of their run is under way.
 //!
 //! They are counted under the lock of their run. The end of a turn reads the count under the same lock: no message is
-//! accepted between that check and the end of the run. In a store of one process, the last of them that is dropped
+//! accepted between that check and the end of the run. In a store of one process, the last of them that leaves the queue
 //! without a start ends the run. Not here: starting these turns ([`crate::turns::later_turns`]), the queue
 //! ([`crate::sessions`]), and runs whose next turn may be queued by other processes ([`super::handover`]).
 
@@ -15,6 +15,7 @@ use interlingua_core::pending::Pending;
 use interlingua_core::{End, Fault};
 
 use super::active_run::{ActiveRun, Publish, State};
+use super::commit;
 use super::table::RunTable;
 use crate::faults;
 use crate::sessions::{Queued, Session};
@@ -29,6 +30,8 @@ pub(crate) struct QueuedTurn {
     follower: usize,
     /// True if this process drives the run: a gateway that closes waits for the queued turn, too.
     is_driven: bool,
+    /// True once it is not counted any more.
+    has_left: bool,
 }
 
 /// The event that ends the wait of a queued turn.
@@ -55,7 +58,8 @@ impl QueuedTurn {
         drop(state);
 
         runs.driven().fetch_add(usize::from(is_driven), Ordering::AcqRel);
-        Some(Self { runs: Arc::clone(runs), run: Arc::clone(run), session: Arc::clone(session), follower, is_driven })
+        let (runs, run, session) = (Arc::clone(runs), Arc::clone(run), Arc::clone(session));
+        Some(Self { runs, run, session, follower, is_driven, has_left: false })
     }
 
     pub(crate) const fn run(&self) -> &Arc<ActiveRun> {
@@ -73,6 +77,40 @@ impl QueuedTurn {
         }
     }
 
+    /// Leaves the queue, after a start or without one. In a store of one process, the last one that leaves without a
+    /// start ends the run, and waits until that end is written.
+    pub(crate) async fn leave(mut self) {
+        self.has_left = true;
+        if !self.count_down() {
+            return self.runs.release_if_idle(&self.run);
+        }
+
+        let id = self.run.id();
+        let withdrawn = async {
+            if self.run.run_state().is_ended()
+                && self.session.withdraw(id)
+                && let Err(fault) = self.runs.sessions().save(&self.session).await
+            {
+                tracing::error!(run = %id, "the run has ended, but the session still lists its items as open: {fault}");
+            }
+        };
+        let store = self.runs.store();
+        commit::publish_when_safe(store, &self.run, store.write_timeout(), withdrawn).await;
+        // A pause has no event of its own.
+        self.run.wake_followers();
+        self.runs.release(&self.run);
+    }
+
+    /// Removes the turn from the count. True if that ended the run, or made it wait.
+    fn count_down(&self) -> bool {
+        let open = self.session.pending_of(self.run.id());
+        self.run.update(Publish::Later, |state| {
+            state.followers.remove(self.follower);
+            state.queued_turns -= 1;
+            state.queued_turns == 0 && state.rest(open)
+        })
+    }
+
     fn poll_interrupted(&self, context: &Context<'_>) -> Poll<WaitEnd> {
         let mut state = self.run.state();
         if state.lost || state.broken || state.is_over() {
@@ -88,26 +126,13 @@ impl QueuedTurn {
 
 impl Drop for QueuedTurn {
     fn drop(&mut self) {
-        let open = self.session.pending_of(self.run.id());
-        let rests = self.run.update(Publish::Later, |state| {
-            state.followers.remove(self.follower);
-            state.queued_turns -= 1;
-            state.queued_turns == 0 && state.rest(open)
-        });
-        if rests {
-            if self.run.is_unobserved() {
-                self.run.publish(Publish::Forced);
-            } else {
-                // The store completes the write without being awaited. The end is visible once it is safe.
-                drop(self.runs.store().settle(&self.run.journal()));
-                self.run.publish(Publish::Concluded);
-            }
-            // A pause has no event of its own.
+        // Only the task of a process that exits is dropped before it has left.
+        if !self.has_left && self.count_down() {
+            // The store completes the write without being awaited. The end is visible once it is safe.
+            drop(self.runs.store().settle(&self.run.journal()));
+            self.run.publish(Publish::Concluded);
             self.run.wake_followers();
             self.run.count_end();
-            self.runs.release(&self.run);
-        } else {
-            self.runs.release_if_idle(&self.run);
         }
         self.runs.driven().fetch_sub(usize::from(self.is_driven), Ordering::AcqRel);
     }

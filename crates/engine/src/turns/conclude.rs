@@ -123,7 +123,8 @@ impl Concluder {
         let connection = connection.and_then(Weak::upgrade);
         let is_kept = turn.policy.stored || connection.is_some();
 
-        let changes_session = prepared.is_some() || ended.is_withdrawn;
+        let was_prepared = prepared.is_some();
+        let changes_session = was_prepared || ended.is_withdrawn;
         let (branch, stored) = (turn.spoken.basis.branch(None), turn.policy.stored);
         let before = Box::pin(self.transcripts.entries_before(&turn.session, branch, stored, is_of_connection)).await;
         let open = if ended.is_withdrawn {
@@ -153,10 +154,9 @@ impl Concluder {
         let is_handed_over = self.advance(run, turn, next, &open).await;
         // The run was stopped meanwhile.
         let is_kept_here = !is_handed_over && turn.session.take_handed_over(run.id()).is_some();
-        let is_withdrawn = !next.is_ended() && run.view(|view| view.run().end.is_some());
-        if is_withdrawn {
-            turn.session.withdraw(run.id());
-        }
+        // A turn that never reached its session leaves the items of earlier turns there.
+        let may_ask = !next.is_ended() || !was_prepared;
+        let is_withdrawn = may_ask && run.view(|view| view.run().end.is_some()) && turn.session.withdraw(run.id());
 
         // The runs it answered end first: a client that sees this end finds them ended.
         let error = run.view(|view| view.run().turns.get(ended.number).and_then(|turn| turn.error.clone()));

@@ -186,7 +186,7 @@ impl LaterTurns {
         let (run, session) = (Arc::clone(queued.run()), Arc::clone(&turn.session));
         let launched = self.launch_in_order(&queued, turn, labels, scope).await;
         // In a store of one process this ends a run that waited only for this turn.
-        drop(queued);
+        queued.leave().await;
         if !matches!(launched, Ok(QueueEnd::Started(_))) && self.runs.store().runs_move() {
             // The process that handed the run over may be lost.
             self.driver.turns().concluder.handover().watch(&run, &session);
@@ -371,7 +371,10 @@ impl LaterTurns {
                 state.about.labels = labels.clone();
             }
             // A turn that was refused leaves its reason to the queued turns after it.
-            let refused = refused.or_else(|| state.stop_between_turns(run).filter(|_| state.fallback.is_some()));
+            let refused = refused
+                .or_else(|| state.stop_between_turns(run).filter(|_| state.fallback.is_some()))
+                // Under the run's lock: a gateway that stops finds the turn under way, or the turn finds that it stops.
+                .or_else(|| self.runs.is_stopped().then(faults::shutting_down));
             if refused.is_none() {
                 // A client that left did so before this turn.
                 run.cancel.reset();
