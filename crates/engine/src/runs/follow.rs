@@ -159,10 +159,13 @@ impl Follower {
     }
 
     /// Waits until it is known whether the run continues, if it waits only for a queued turn, and until its end is
-    /// visible, if it has ended.
+    /// visible, if it has ended; at most until the gateway is closed.
     pub(crate) async fn until_next_known(&self) {
         if let Source::InMemory(run, index) = &self.source {
-            poll_fn(|context| run.poll_next_known(*index, context)).await;
+            tokio::select! {
+                () = poll_fn(|context| run.poll_next_known(*index, context)) => {}
+                () = self.runs.wait_closed() => {}
+            }
         }
     }
 
