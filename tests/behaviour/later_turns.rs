@@ -194,7 +194,7 @@ async fn calls_whose_turns_are_queued_are_answered_when_the_gateway_stops() {
 }
 
 /// A task, another task of its context that was queued next, and a second message to the first task behind it.
-struct TaskQueue {
+struct QueuedTask {
     gateway: Gateway,
     upstream: Upstream,
     id: Value,
@@ -214,7 +214,7 @@ fn state(task: &Value) -> &str {
     task["status"]["state"].as_str().expect("a state").trim_start_matches("TASK_STATE_")
 }
 
-impl TaskQueue {
+impl QueuedTask {
     /// The first turn of the first task has ended, and the agent works on the other task.
     async fn new() -> Self {
         let upstream = Upstream::with_handler(|request| {
@@ -249,41 +249,41 @@ impl TaskQueue {
 
 #[tokio::test]
 async fn a_task_whose_next_turn_is_queued_works_and_can_be_canceled() {
-    let mut behind = TaskQueue::new().await;
-    assert_eq!(state(&behind.task().await), "WORKING");
-    let listed = get(&behind.gateway, "/tasks?status=TASK_STATE_WORKING").await.json();
+    let mut queued = QueuedTask::new().await;
+    assert_eq!(state(&queued.task().await), "WORKING");
+    let listed = get(&queued.gateway, "/tasks?status=TASK_STATE_WORKING").await.json();
     assert_eq!(listed["totalSize"], 2, "{listed}");
 
-    let path = format!("/tasks/{}:cancel", behind.id.as_str().expect("an id"));
-    let canceled = rest(&behind.gateway, &path, &json!({})).await.response().await;
+    let path = format!("/tasks/{}:cancel", queued.id.as_str().expect("an id"));
+    let canceled = rest(&queued.gateway, &path, &json!({})).await.response().await;
     assert_eq!(state(&canceled.json()), "CANCELED", "{}", canceled.text());
-    let last = behind.answers[2].frames().await;
+    let last = queued.answers[2].frames().await;
     assert_eq!(state(&last.last().expect("an end")["statusUpdate"]), "CANCELED", "while the other task works");
 
-    behind.upstream.open("other");
-    let last = behind.answers[1].frames().await;
+    queued.upstream.open("other");
+    let last = queued.answers[1].frames().await;
     assert_eq!(state(&last.last().expect("an end")["statusUpdate"]), "COMPLETED");
-    assert_eq!(behind.upstream.requests().len(), 2, "the canceled message does not reach the agent");
+    assert_eq!(queued.upstream.requests().len(), 2, "the canceled message does not reach the agent");
 }
 
 #[tokio::test]
 async fn a_message_that_is_queued_behind_another_task_gets_its_turn() {
-    let mut behind = TaskQueue::new().await;
-    behind.upstream.open("other");
-    behind.upstream.open("behind");
-    let last = behind.answers[2].frames().await;
+    let mut queued = QueuedTask::new().await;
+    queued.upstream.open("other");
+    queued.upstream.open("behind");
+    let last = queued.answers[2].frames().await;
     assert_eq!(state(&last.last().expect("an end")["statusUpdate"]), "COMPLETED");
-    assert_eq!(behind.upstream.requests().len(), 3);
-    assert_eq!(behind.task().await["history"].as_array().map(Vec::len), Some(2), "{}", behind.task().await);
+    assert_eq!(queued.upstream.requests().len(), 3);
+    assert_eq!(queued.task().await["history"].as_array().map(Vec::len), Some(2), "{}", queued.task().await);
 }
 
 #[tokio::test]
 async fn a_message_that_is_queued_when_the_gateway_stops_does_not_reach_the_agent() {
-    let mut behind = TaskQueue::new().await;
-    behind.gateway.begin_shutdown();
+    let mut queued = QueuedTask::new().await;
+    queued.gateway.begin_shutdown();
     let mut ends = Vec::new();
-    for answer in &mut behind.answers {
+    for answer in &mut queued.answers {
         ends.push(answer.frames().await.last().cloned());
     }
-    assert_eq!(behind.upstream.requests().len(), 2, "{ends:?}");
+    assert_eq!(queued.upstream.requests().len(), 2, "{ends:?}");
 }

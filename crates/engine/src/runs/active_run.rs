@@ -23,18 +23,21 @@ use crate::faults;
 use interlingua_base::clock;
 use interlingua_store::{DirtyFlag, Journal, StoredRun};
 
+/// Events of a run without readers are evicted after it has grown by this many bytes.
+const MIN_EVICTED: usize = 1 << 20;
+
 /// A run in memory.
 pub struct ActiveRun {
-    pub(super) id: RunId,
+    id: RunId,
     pub(crate) agent: Arc<Agent>,
-    pub(super) dirty: DirtyFlag,
+    dirty: DirtyFlag,
     state: Mutex<State>,
     /// Number of keep-alives without content that the agent has sent.
     keep_alives: AtomicU64,
     /// Number of users that need it in memory although no turn is under way.
     pub(super) holders: AtomicUsize,
     /// Number of readers. While there are any, no event is evicted.
-    pub(super) readers: AtomicUsize,
+    readers: AtomicUsize,
     /// True once the metrics count its end.
     counted: AtomicBool,
     /// Stops the turn under way.
@@ -61,18 +64,18 @@ pub(crate) struct State {
     /// True if the store may have released the run with its last write: its next turn starts in a copy that is loaded
     /// again.
     pub(crate) is_released: bool,
-    pub(super) visibility: Visibility,
+    visibility: Visibility,
     pub(super) followers: Followers,
     /// Wakes a task that waits until everything is safe.
-    pub(super) safe_waker: Option<Waker>,
+    safe_waker: Option<Waker>,
     /// Wakes the driver while a slow reader or the store holds it back.
-    pub(super) paused: Option<Waker>,
+    paused: Option<Waker>,
     /// True after a panic that left the record incomplete: nothing of it is read any more.
     pub(super) broken: bool,
     /// True after another replica has taken the run over, or it cannot be followed any more.
     pub(super) lost: bool,
     /// The size of the record when its first events were evicted last, in bytes.
-    pub(super) evicted_at: usize,
+    evicted_at: usize,
 }
 
 /// The part of a change that followers see, and the time when they see it.
@@ -579,7 +582,30 @@ impl State {
         }
     }
 
-    pub(super) fn notify(&mut self) {
+    fn committed(&mut self, events: u64) {
+        self.visibility.committed(events);
+        self.notify();
+        if let Some(paused) = self.paused.take() {
+            paused.wake();
+        }
+        if self.visibility.is_safe(&self.record)
+            && let Some(waiting) = self.safe_waker.take()
+        {
+            waiting.wake();
+        }
+    }
+
+    /// Evicts the first `events` events, which are stored, if they are large enough.
+    fn evict(&mut self, events: u64) {
+        let is_found_later = self.about.stored && self.record.in_turn();
+        let has_grown = self.record.size() >= self.evicted_at + MIN_EVICTED;
+        if is_found_later && has_grown && events <= self.visibility.visible() {
+            self.record.evict(events);
+            self.evicted_at = self.record.size();
+        }
+    }
+
+    fn notify(&mut self) {
         if self.visibility.take_news() {
             self.followers.wake();
         }
@@ -611,6 +637,37 @@ impl State {
         self.about.state = RunState::Ended(End::Failed);
         self.pending.clear();
         self.followers.wake();
+    }
+}
+
+impl Journal for ActiveRun {
+    fn id(&self) -> RunId {
+        self.id
+    }
+
+    fn with(&self, read: &mut dyn FnMut(&Record, &RunInfo)) {
+        let state = self.state();
+        read(&state.record, &state.about);
+    }
+
+    fn dirty_flag(&self) -> &DirtyFlag {
+        &self.dirty
+    }
+
+    fn committed(&self, events: u64) {
+        self.state().committed(events);
+    }
+
+    fn lost(&self) {
+        self.lose();
+    }
+
+    fn archived(&self, events: u64) {
+        let mut state = self.state();
+        // Under the lock: a later reader notices that events are missing.
+        if self.readers.load(Ordering::Acquire) == 0 {
+            state.evict(events);
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use super::elsewhere::RunsElsewhere;
 use super::handle::RunHandle;
 use super::loaded::LoadedRuns;
 use super::unstored::UnstoredRuns;
-use super::waits::{until_unheld, until_visible};
+use super::waits::{until_turn_ended, until_unheld, until_visible};
 use crate::agent::Agents;
 use crate::faults::{self, store_fault};
 use crate::sessions::{Session, SessionTable};
@@ -403,7 +403,7 @@ impl RunTable {
     }
 
     /// Takes a run out of memory if it is safe in the store and nothing needs it here.
-    pub(crate) fn release_if_idle(&self, run: &Arc<ActiveRun>) {
+    pub(super) fn release_if_idle(&self, run: &Arc<ActiveRun>) {
         // Under the lock: no call finds it meanwhile, and another copy of the same id stays.
         let mut active = self.lock();
         if !active.holds(run) {
@@ -537,6 +537,15 @@ impl HeldRun {
     fn new(runs: &Arc<RunTable>, run: &Arc<ActiveRun>) -> Self {
         run.hold();
         Self { runs: Arc::clone(runs), run: run.pin() }
+    }
+
+    /// Releases the run, and waits until the turn that is its last one now has ended.
+    pub(crate) async fn release_until_turn_ended(self) {
+        let (runs, run) = (Arc::clone(&self.runs), Arc::clone(&self.run));
+        let last = run.view(|view| view.run().turns.len()).saturating_sub(1);
+        drop(self);
+        until_turn_ended(&run, last).await;
+        runs.release_if_idle(&run);
     }
 
     /// The run for readers.

@@ -38,7 +38,7 @@ pub(super) async fn until_unheld(run: &Arc<ActiveRun>) {
 }
 
 /// Waits until the turn of this index in a run is not under way, and its end is visible.
-pub(crate) async fn until_turn_ended(run: &Arc<ActiveRun>, turn: usize) {
+pub(super) async fn until_turn_ended(run: &Arc<ActiveRun>, turn: usize) {
     let reader = Reader { run, index: run.add_follower(false) };
     poll_fn(|context| run.poll_turn_ended(reader.index, turn, context)).await;
 }

@@ -22,13 +22,11 @@ pub(crate) struct Driver {
 }
 
 /// The beginning of a turn.
-pub(super) enum TurnStart {
+enum TurnStart {
     /// The first turn of a run.
-    OfNewRun(RunStart),
-    /// A later turn of a run.
-    OfKnownRun,
-    /// A later turn that is recorded and ends with this fault, without a request to the agent.
-    Refused(Fault),
+    First(RunStart),
+    /// A later turn of a run. With a fault, it ends without a request to the agent.
+    Later(Option<Fault>),
 }
 
 /// The steps of a new run before its first turn.
@@ -64,11 +62,21 @@ impl Driver {
         &self.turns
     }
 
-    /// Starts the task of a turn. Nothing may be awaited between making the turn known and this call: if the client
-    /// disconnected in between, no task would end the turn.
+    /// Starts the task of the first turn of a run. Nothing may be awaited between making the turn known and this call:
+    /// if the client disconnected in between, no task would end the turn.
     ///
     /// The turn is boxed: a future holds its arguments several times over.
-    pub(super) fn start(self: &Arc<Self>, abort_guard: AbortGuard, turn: Box<Turn>, start: TurnStart) {
+    pub(super) fn start(self: &Arc<Self>, abort_guard: AbortGuard, turn: Box<Turn>, start: RunStart) {
+        self.spawn(abort_guard, turn, TurnStart::First(start));
+    }
+
+    /// Starts the task of a later turn, like [`Driver::start`]. `refused`: it ends with this fault, without a request
+    /// to the agent.
+    pub(super) fn start_next(self: &Arc<Self>, run: &Arc<ActiveRun>, turn: Box<Turn>, refused: Option<Fault>) {
+        self.spawn(AbortGuard::new(&self.turns.runs, run), turn, TurnStart::Later(refused));
+    }
+
+    fn spawn(self: &Arc<Self>, abort_guard: AbortGuard, turn: Box<Turn>, start: TurnStart) {
         let driver = Arc::clone(self);
         tokio::task::spawn_local(async move { driver.drive(abort_guard, turn, start).await });
     }
@@ -77,12 +85,11 @@ impl Driver {
         let run = abort_guard.run();
         let mut connection = None;
         let OpenedRun { mut refused, saved, opened } = match start {
-            TurnStart::OfNewRun(start) => {
+            TurnStart::First(start) => {
                 connection.clone_from(&start.connection);
                 Box::pin(self.open(run, &turn, start)).await
             }
-            TurnStart::OfKnownRun => OpenedRun::default(),
-            TurnStart::Refused(fault) => OpenedRun { refused: Some(fault), ..OpenedRun::default() },
+            TurnStart::Later(refused) => OpenedRun { refused, ..OpenedRun::default() },
         };
 
         let turn = TurnDriver::new(&self.turns, run, turn, connection);

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::canceller::Canceller;
 use super::claims::HeldClaim;
 use super::context::Outcome;
-use super::driver::{Driver, RunStart, TurnStart};
+use super::driver::{Driver, RunStart};
 use super::later_turns::LaterTurns;
 use super::respond::Wanted;
 use super::session_choice::{SessionChoice, SessionChooser};
@@ -248,7 +248,7 @@ impl FirstTurns {
         let follower =
             if policy.detached { Follower::new(&self.runs, handle) } else { Follower::attached(&self.runs, handle) };
 
-        self.driver.start(abort_guard, Box::new(turn), TurnStart::OfNewRun(start));
+        self.driver.start(abort_guard, Box::new(turn), start);
         // Written after the run: an attachment without a run is never deleted.
         let attached = attach(self.runs.store(), id, attachments, scope);
         let safe = async move {

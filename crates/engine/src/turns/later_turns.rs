@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::context::Outcome;
-use super::driver::{Driver, TurnStart};
+use super::driver::Driver;
 use super::respond::Wanted;
 use crate::agent::Agent;
 use crate::backoff::Backoff;
@@ -24,8 +24,8 @@ use crate::deliveries::{Deliveries, StartReason};
 use crate::faults;
 use crate::pending::RunLinker;
 use crate::runs::{
-    AbortGuard, ActiveRun, Answer, Follower, HeldRun, Place, Publish, QueuedTurn, RunAccess, RunHandle, RunTable,
-    Scope, Spoken, State, Turn, TurnPermits, WaitEnd, commit, follow, until_turn_ended,
+    ActiveRun, Answer, Follower, HeldRun, Place, Publish, QueuedTurn, RunAccess, RunHandle, RunTable, Scope, Spoken,
+    State, Turn, TurnPermits, WaitEnd, commit, follow,
 };
 use crate::sessions::Session;
 use interlingua_base::clock;
@@ -251,12 +251,8 @@ impl LaterTurns {
                 turn.place = None;
                 turn.place = Some(self.queue(&turn.session, run.id(), usize::MAX).await?);
             }
-            let last = run.view(|view| view.run().turns.len()).saturating_sub(1);
-            let active = Arc::clone(&run);
-            drop(run);
             // Its place is behind that turn now, unless that turn needs none any more: its end is being written.
-            until_turn_ended(&active, last).await;
-            self.runs.release_if_idle(&active);
+            run.release_until_turn_ended().await;
         }
     }
 
@@ -389,8 +385,7 @@ impl LaterTurns {
             Err(result) => return Ok(result),
         };
         let is_ready = turn.is_ready();
-        let start = refused.map_or(TurnStart::OfKnownRun, TurnStart::Refused);
-        self.driver.start(AbortGuard::new(&self.runs, run), Box::new(turn), start);
+        self.driver.start_next(run, Box::new(turn), refused);
         Ok(LaunchResult::Started { number, is_ready })
     }
 }
