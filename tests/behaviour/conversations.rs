@@ -208,6 +208,26 @@ async fn an_answer_reaches_the_session_that_asked_although_items_were_added_mean
     assert_eq!(texts, ["added", "first", "done", "next"]);
 }
 
+async fn remove(gateway: &Gateway, id: &str, item: &Value) -> u16 {
+    let path = format!("/v1/conversations/{id}/items/{}", item.as_str().expect("an id"));
+    gateway.open("DELETE", &path, &[], b"").await.response().await.status
+}
+
+#[tokio::test]
+async fn a_removed_item_of_a_turn_is_not_sent_to_agents() {
+    let upstream = Upstream::always(text_reply(&["done"]));
+    for history in ["upstream", "gateway"] {
+        let agent = format!("[agents.friday]\nhistory = \"{history}\"\n");
+        let gateway = Gateway::with_config(&in_memory(&upstream).replace("[agents.friday]\n", &agent)).await;
+        let id = created(&gateway, &[]).await;
+        turn(&gateway, &id, json!("secret")).await;
+        let item = page(&gateway, &id, "order=asc").await.1["data"][0]["id"].clone();
+        assert_eq!(remove(&gateway, &id, &item).await, 200);
+        turn(&gateway, &id, json!("next")).await;
+        assert_eq!(latest(&upstream).1, ["done", "next"], "{history}");
+    }
+}
+
 #[tokio::test]
 async fn a_conversation_has_a_maximum_size() {
     let upstream = Upstream::always(text_reply(&["hi"]));

@@ -64,6 +64,11 @@ impl Session {
         doc.named_user().zip(user).is_none_or(|(known, user)| known == user)
     }
 
+    /// True if items of turns were removed.
+    pub(crate) fn has_removed_items(&self) -> bool {
+        !self.doc().removed.is_empty()
+    }
+
     /// True if the item of a turn was removed.
     pub(crate) fn is_removed(&self, item: &str) -> bool {
         self.doc().removed.contains(item)

@@ -80,7 +80,7 @@ impl Transcripts {
         let mut budget = HistoryBudget::new(limit);
         for indices in list.windows(true) {
             for (_, entry) in self.runs.sessions().entries().read(session, list, indices).await?.into_iter().rev() {
-                let Some(messages) = self.messages_of(&entry).await? else { continue };
+                let Some(messages) = self.messages_of(session, &entry).await? else { continue };
                 if !budget.add(messages) {
                     return Ok(budget.finish(true));
                 }
@@ -168,17 +168,25 @@ impl Transcripts {
     pub(super) async fn unseen(&self, session: &Session, list: &EntryList) -> Result<Vec<Said>, Fault> {
         let mut unseen = Vec::new();
         for (_, entry) in self.runs.sessions().entries().read(session, list, list.unseen()).await? {
-            unseen.extend(self.messages_of(&entry).await?.unwrap_or_default());
+            unseen.extend(self.messages_of(session, &entry).await?.unwrap_or_default());
         }
         Ok(unseen)
     }
 
-    /// The messages of an entry. `None`: its run was deleted.
-    async fn messages_of(&self, entry: &Entry) -> Result<Option<Vec<Said>>, Fault> {
+    /// The messages of an entry of a session, without removed items. `None`: its run was deleted.
+    async fn messages_of(&self, session: &Session, entry: &Entry) -> Result<Option<Vec<Said>>, Fault> {
         match entry {
             Entry::Turn { run, turn } => {
-                let handle = self.runs.find(*run).await?;
-                Ok(handle.map(|handle| handle.view(|view| turn_messages(*run, view.run(), *turn as usize, is_history))))
+                let Some(handle) = self.runs.find(*run).await? else { return Ok(None) };
+                let has_removed_items = session.has_removed_items();
+                Ok(Some(handle.view(|view| {
+                    let mut messages = turn_messages(*run, view.run(), *turn as usize, is_history);
+                    if has_removed_items {
+                        let id = |said: &Said| said.origin.id(&view.run().session_id, *run, *turn);
+                        messages.retain(|said| !session.is_removed(&id(said)));
+                    }
+                    messages
+                })))
             }
             Entry::Message { .. } => Ok(Some(message_of(entry).into_iter().collect())),
         }
@@ -211,7 +219,7 @@ impl Transcripts {
         };
 
         let entries = match entries {
-            Ok(entries) if stored => self.with_unstored_inlined(entries).await,
+            Ok(entries) if stored => self.with_unstored_inlined(session, entries).await,
             entries => entries,
         };
 
@@ -224,11 +232,11 @@ impl Transcripts {
     }
 
     /// Replaces unstored runs by their messages, for a session that outlives them.
-    async fn with_unstored_inlined(&self, entries: Vec<Entry>) -> Result<Vec<Entry>, Fault> {
+    async fn with_unstored_inlined(&self, session: &Session, entries: Vec<Entry>) -> Result<Vec<Entry>, Fault> {
         let mut inlined = Vec::with_capacity(entries.len());
         for entry in entries {
             if self.is_unstored(&entry) {
-                let messages = self.messages_of(&entry).await?.unwrap_or_default();
+                let messages = self.messages_of(session, &entry).await?.unwrap_or_default();
                 inlined.extend(messages.iter().map(|said| Entry::from_message(&said.message)));
             } else {
                 inlined.push(entry);
