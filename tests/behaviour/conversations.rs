@@ -4,9 +4,9 @@ use interlingua::store::{DocumentStore, Expect, Sqlite, SqliteOptions, Store};
 use serde_json::{Value, json};
 
 use crate::sessions::approval_request_after;
-use crate::support::agent::text_reply;
+use crate::support::agent::{text_reply, text_reply_until};
 use crate::support::gateway::{Gateway, agent, last_input_text};
-use crate::support::upstream::Upstream;
+use crate::support::upstream::{Reply, Upstream};
 
 fn config(upstream: &Upstream) -> String {
     format!(
@@ -225,6 +225,62 @@ async fn a_removed_item_of_a_turn_is_not_sent_to_agents() {
         assert_eq!(remove(&gateway, &id, &item).await, 200);
         turn(&gateway, &id, json!("next")).await;
         assert_eq!(latest(&upstream).1, ["done", "next"], "{history}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_is_sent_the_history_again_after_an_item_was_removed_during_a_turn() {
+    for of_turn in [false, true] {
+        let upstream = Upstream::with_handler(|request| match last_input_text(&request.json()).as_str() {
+            "first" => text_reply_until(&["one"], "on"),
+            _ => text_reply(&["done"]),
+        });
+        let gateway = Gateway::with_config(&in_memory(&upstream)).await;
+        let id = created(&gateway, &[]).await;
+        match of_turn {
+            true => drop(turn(&gateway, &id, json!("secret")).await),
+            false => assert_eq!(append(&gateway, &id, &[user_item("secret")]).await, 200),
+        }
+        let item = page(&gateway, &id, "order=asc").await.1["data"][0]["id"].clone();
+        let removed = async { assert_eq!(remove(&gateway, &id, &item).await, 200) };
+        turn_during(&gateway, &upstream, &id, removed).await;
+        let (session, texts) = latest(&upstream);
+        assert_eq!(texts.len(), if of_turn { 1 } else { 2 }, "{texts:?}");
+
+        turn(&gateway, &id, json!("next")).await;
+        let (other, texts) = latest(&upstream);
+        assert_ne!(other, session, "that session has the item that was removed");
+        let expected = if of_turn { &["done", "first", "one", "next"][..] } else { &["first", "one", "next"] };
+        assert_eq!(texts, expected);
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_cannot_be_sent_the_history_is_sent_messages_that_were_added_during_a_turn() {
+    let upstream = Upstream::with_handler(|request| {
+        let body = request.json();
+        let last = body["messages"].as_array().and_then(|messages| messages.last()?["text"].as_str());
+        let answer = Reply::events().frame(&json!({ "text": "hi" }).to_string());
+        let answer = if last == Some("first") { answer.wait("on") } else { answer };
+        answer.frame(&json!({ "end": "completed" }).to_string()).done()
+    });
+    let gateway = Gateway::with_config(&format!(
+        "[store]\nkind = \"memory\"\n[agents.friday.upstream]\nprotocol = \"puppet\"\nurl = \"{}\"\n\
+         options = {{ history = \"only\" }}\n\
+         [[routes]]\nprotocol = \"responses\"\npath = \"/v1\"\nagents = [\"friday\"]\n",
+        upstream.url("/p")
+    ))
+    .await;
+    let id = created(&gateway, &[]).await;
+    let added = async { assert_eq!(append(&gateway, &id, &[user_item("added")]).await, 200) };
+    turn_during(&gateway, &upstream, &id, added).await;
+
+    for expected in [&["added", "next"][..], &["next"]] {
+        turn(&gateway, &id, json!("next")).await;
+        let body = upstream.requests().pop().expect("a request").json();
+        let messages = body["messages"].as_array().expect("messages");
+        let texts: Vec<&str> = messages.iter().filter_map(|message| message["text"].as_str()).collect();
+        assert_eq!(texts, expected);
     }
 }
 

@@ -84,9 +84,11 @@ impl SessionEntries {
     }
 
     /// All entries of a session at once. Only for sessions that are known to be short.
-    pub(crate) async fn read_all(&self, session: &Session) -> Result<Vec<Entry>, Fault> {
-        let list = session.entries();
-        let entries = self.read(session, &list, list.indices.clone()).await?;
+    pub(crate) async fn read_all(&self, session: &Session, list: &EntryList) -> Result<Vec<Entry>, Fault> {
+        if list.is_empty() {
+            return Ok(Vec::new());
+        }
+        let entries = self.read(session, list, list.indices.clone()).await?;
         Ok(entries.into_iter().map(|(_, entry)| entry).collect())
     }
 
@@ -107,7 +109,7 @@ impl SessionEntries {
         let _saving = session.saving.lock().await;
         let deleted = self.store.delete(COLLECTION, &part_key(session.key().as_str(), index), Expect::Any);
         let was_stored = deleted.await.map_err(store_fault)?.unwrap_or(false);
-        Ok(session.remove_message(index, entry.bytes(), was_stored))
+        Ok(session.remove_message(index, entry, was_stored))
     }
 
     pub(super) async fn delete_all(&self, session: &Session) -> Result<(), Fault> {
@@ -125,6 +127,25 @@ impl SessionEntries {
                 return Ok(());
             }
         }
+    }
+}
+
+impl Session {
+    /// Removes an entry that holds a message. `was_stored`: it was deleted from the store just now. False: another call
+    /// has removed it.
+    pub(super) fn remove_message(&self, index: u64, entry: &Entry, was_stored: bool) -> bool {
+        let mut doc = self.doc();
+        let was_there = doc.unsaved.remove(&index).is_some() || was_stored;
+        if was_there {
+            doc.bytes = doc.bytes.saturating_sub(entry.bytes());
+            doc.stale |= index < doc.seen;
+            // A turn under way may have sent it.
+            doc.removals += 1;
+            if let Some(late) = &mut doc.late {
+                late.note_removed(index, entry.message_id());
+            }
+        }
+        was_there
     }
 }
 

@@ -13,6 +13,8 @@ use super::document::SessionDoc;
 /// The changes that lead from `base` to `mine`, done on `theirs`. Entries that are not written yet come after theirs.
 /// Every field is listed, so that a field without a rule does not compile.
 pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -> SessionDoc {
+    // The others write no entries that are not theirs, so only a removal makes the messages fewer.
+    let has_removed = theirs.removed != base.removed || theirs.bytes < base.bytes;
     let mut merged = SessionDoc {
         updated_at: mine.updated_at.max(theirs.updated_at),
         is_conversation: mine.is_conversation || theirs.is_conversation,
@@ -45,6 +47,9 @@ pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -
         inline_entries: theirs.inline_entries.clone(),
         removed: theirs.removed.clone(),
         seen: theirs.seen,
+        // Facts of this process.
+        removals: mine.removals + u64::from(has_removed),
+        late: mine.late.clone(),
         // The write that follows adds its own name.
         writes: theirs.writes.clone(),
         // This version never changes them.
@@ -62,9 +67,12 @@ pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -
         let removed_here = (base.bytes + unsaved_bytes(mine)).saturating_sub(mine.bytes);
         merged.bytes = merged.bytes.saturating_sub(removed_here);
         if mine.seen != base.seen {
-            merged.seen = if mine.seen == mine.next { merged.next } else { mine.seen };
-            // Another client has put something there that the agent was not sent.
-            merged.stale |= theirs.next != base.next;
+            // Another client has added entries that the agent has not received, or removed some that it has.
+            let has_added = theirs.next != base.next;
+            merged.seen = if has_added { mine.seen.min(base.next) } else { mine.seen };
+            merged.stale |= has_added || has_removed;
+        } else if theirs.seen != base.seen {
+            merged.stale |= removed_here > 0;
         }
     }
 
@@ -147,6 +155,36 @@ mod tests {
         assert_eq!(merged.unsaved.keys().copied().collect::<Vec<_>>(), [2], "theirs are written");
         assert_eq!((merged.last, merged.latest), (Some(run), Some(run)));
         assert!(merged.stale, "the agent was not sent what they added");
+    }
+
+    #[test]
+    fn an_item_that_was_removed_during_a_turn_of_the_other_side_makes_the_agent_outdated() {
+        let mut base = doc();
+        base.append(&[said("one")]).expect("room");
+        let base = written(base);
+        let (mut turn, mut removal) = (base.clone(), base.clone());
+        turn.push(Entry::Turn { run: RunId(uuid::Uuid::from_u128(7)), turn: 0 });
+        turn.seen = turn.next;
+        // The agent has not received the item yet, as far as that side knows.
+        removal.bytes = 0;
+
+        assert!(!rebase(&base, &turn, base.clone()).stale);
+        assert!(rebase(&base, &turn, removal.clone()).stale);
+        assert!(rebase(&base, &removal, written(turn.clone())).stale);
+
+        let merged = rebase(&base, &base, removal);
+        assert_eq!((merged.stale, merged.removals), (false, 1), "the end of a turn under way notes it");
+    }
+
+    #[test]
+    fn the_agent_has_not_received_messages_that_the_other_side_added_during_a_turn() {
+        let base = doc();
+        let (mut mine, mut theirs) = (base.clone(), base.clone());
+        theirs.append(&[said("theirs")]).expect("room");
+        mine.push(Entry::Turn { run: RunId(uuid::Uuid::from_u128(7)), turn: 0 });
+        mine.seen = mine.next;
+        let merged = rebase(&base, &mine, written(theirs));
+        assert_eq!((merged.seen, merged.next, merged.stale), (0, 2, true));
     }
 
     #[test]

@@ -6,18 +6,12 @@ use interlingua_core::call::SessionView;
 use interlingua_core::model::Message;
 use interlingua_core::{Extra, Fault, RunId};
 
-use super::entry::EntryList;
 use super::session::Session;
 
 impl Session {
     /// Its state, without items and without the state of its latest run.
     pub(crate) fn view(&self) -> SessionView {
         self.doc().view()
-    }
-
-    /// Its entries at this moment.
-    pub(crate) fn entries(&self) -> EntryList {
-        self.doc().entries()
     }
 
     /// Adds messages: all of them, or none if there is no room.
@@ -41,11 +35,6 @@ impl Session {
 
     pub(crate) fn is_conversation(&self) -> bool {
         self.doc().is_conversation
-    }
-
-    /// True if it never had an entry.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.doc().is_empty()
     }
 
     /// The latest run, also if no entry names it.
@@ -78,19 +67,8 @@ impl Session {
     pub(crate) fn remove_turn_item(&self, item: &str) -> bool {
         let mut doc = self.doc();
         let is_new = doc.removed.insert(item.to_owned());
+        doc.removals += u64::from(is_new);
         doc.stale |= is_new;
         is_new
-    }
-
-    /// Removes an entry that holds a message of so many bytes. `was_stored`: it was deleted from the store just now.
-    /// False: another call has removed it.
-    pub(super) fn remove_message(&self, index: u64, bytes: u64, was_stored: bool) -> bool {
-        let mut doc = self.doc();
-        let was_there = doc.unsaved.remove(&index).is_some() || was_stored;
-        if was_there {
-            doc.bytes = doc.bytes.saturating_sub(bytes);
-            doc.stale |= index < doc.seen;
-        }
-        was_there
     }
 }

@@ -117,7 +117,8 @@ impl ContextBuilder {
         let replaces_entries = begins.is_some();
         let begins_with_messages = begins.as_ref().is_some_and(|entries| !entries.is_empty());
         let admission = session.admit(input, answers, spoken.answer_policy, now, begins);
-        let Admission { outcome, asked_by, entries_end } = admission.ok_or_else(|| faults::busy(&session.id))?;
+        let Admission { outcome, asked_by, entries: admitted_entries } =
+            admission.ok_or_else(|| faults::busy(&session.id))?;
         let (taken, input, answered, freed) = match outcome {
             answer::Outcome::Send { taken, input, answered, freed } => (taken, input, answered, freed),
             answer::Outcome::Wait(reason) => {
@@ -155,7 +156,7 @@ impl ContextBuilder {
             freed,
             taken: Some(taken),
             decided,
-            known_entries: if replaces_entries { entries_end } else { snapshot.entries.end() },
+            known_entries: if replaces_entries { admitted_entries } else { snapshot.entries.known() },
             leaves_stale,
             begins: begins_with_messages,
             input: recorded,
@@ -178,7 +179,7 @@ impl ContextBuilder {
     ) -> Result<(), Fault> {
         let entries = session.entries();
         let past = self.past(session, &entries, agent, &spoken.basis).await?;
-        prepared.known_entries = entries.end();
+        prepared.known_entries = entries.known();
         prepared.leaves_stale = false;
         let before = Before::History(noting_cut(past, &mut prepared.losses));
 
@@ -235,10 +236,11 @@ impl ContextBuilder {
         let before = if sends_all {
             let past = self.past(session, entries, agent, basis).await?;
             Before::History(noting_cut(past, &mut losses))
-        } else if is_exact {
+        } else if is_exact && !leaves_stale {
             // What was put into the session since the agent was called last.
-            Before::Unseen(self.transcripts.unseen(session, entries).await?)
+            Before::Unseen(self.transcripts.unseen(session, entries, needs_history).await?)
         } else {
+            // Nothing, or everything with the next turn.
             Before::Unseen(Vec::new())
         };
 

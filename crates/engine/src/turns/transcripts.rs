@@ -12,7 +12,7 @@ use interlingua_core::{End, Fault, Run, RunId};
 
 use crate::agent::HistoryLimit;
 use crate::runs::RunTable;
-use crate::sessions::{Entry, EntryList, MessageOrigin, Session, sizes};
+use crate::sessions::{Entry, EntryList, MessageOrigin, Replacement, Session, sizes};
 
 /// The maximum number of turns that a branch copies from the session that it branches off.
 const MAX_CHAIN_TURNS: usize = 1000;
@@ -165,9 +165,14 @@ impl Transcripts {
     }
 
     /// The messages that the agent has not received: added by clients, or from turns in which it was not called.
-    pub(super) async fn unseen(&self, session: &Session, list: &EntryList) -> Result<Vec<Said>, Fault> {
+    /// `is_stale`: the agent remembers something else than the entries, so the turns among the entries may be turns
+    /// that it has taken while clients added messages.
+    pub(super) async fn unseen(&self, session: &Session, list: &EntryList, is_stale: bool) -> Result<Vec<Said>, Fault> {
         let mut unseen = Vec::new();
         for (_, entry) in self.runs.sessions().entries().read(session, list, list.unseen()).await? {
+            if is_stale && matches!(entry, Entry::Turn { .. }) {
+                continue;
+            }
             unseen.extend(self.messages_of(session, &entry).await?.unwrap_or_default());
         }
         Ok(unseen)
@@ -202,20 +207,27 @@ impl Transcripts {
         branch: Option<RunId>,
         stored: bool,
         connection: bool,
-    ) -> Option<Vec<Entry>> {
-        let is_empty = session.is_empty();
-        let known =
-            if stored && connection { self.runs.sessions().entries().read_all(session).await } else { Ok(Vec::new()) };
-        let known = known.inspect_err(log_unreadable).unwrap_or_default();
-        let has_unstored = known.iter().any(|entry| self.is_unstored(entry));
+    ) -> Option<Replacement> {
+        // The agent receives the entries of a session with its first turn that ends well.
+        let may_branch = branch.is_some() && session.entries().is_unseen();
+        let known = if may_branch || (stored && connection) {
+            let list = session.prepare_replacement();
+            self.runs.sessions().entries().read_all(session, &list).await
+        } else {
+            Ok(Vec::new())
+        };
+        let has_unstored = known.iter().flatten().any(|entry| self.is_unstored(entry));
+        let has_turn = known.iter().flatten().any(|entry| matches!(entry, Entry::Turn { .. }));
         if stored {
             session.store_from_now_on();
         }
 
-        let entries = match branch {
-            Some(run) if is_empty => self.chain_entries(run).await,
-            _ if has_unstored => Ok(known),
-            _ => return None,
+        let known = known.inspect_err(log_unreadable).ok()?;
+        let branch = branch.filter(|_| may_branch && !has_turn);
+        let (entries, added) = match branch {
+            Some(run) => (self.chain_entries(run).await, known),
+            None if has_unstored => (Ok(known), Vec::new()),
+            None => return None,
         };
 
         let entries = match entries {
@@ -223,7 +235,8 @@ impl Transcripts {
             entries => entries,
         };
 
-        entries.inspect_err(log_unreadable).ok()
+        let entries = entries.inspect_err(log_unreadable).ok()?;
+        Some(Replacement { entries, added, is_branch: branch.is_some() })
     }
 
     /// True if an entry refers to a run that ends with its connection.
