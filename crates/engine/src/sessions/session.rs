@@ -72,7 +72,7 @@ pub(crate) struct Session {
     unanswered: Mutex<Option<SessionDoc>>,
     /// True while this replica has its turn: no other one takes turns meanwhile.
     held: AtomicBool,
-    /// Held while it is written to a shared store, or read again.
+    /// Held while it is written or read again, and while one of its entries is removed.
     pub(super) saving: Arc<tokio::sync::Mutex<()>>,
     /// Notified when this process starts a run in the session.
     run_started: tokio::sync::Notify,

@@ -193,8 +193,12 @@ impl SessionTable {
             return Ok(());
         }
         if !self.is_shared() {
+            let saving = session.saving.lock().await;
             let Snapshot { writes, indices, replaced, .. } = Self::snapshot(session, Expect::Any);
-            let written = self.store.write(writes, clock::now()).await.map_err(|error| store_fault(&error))?;
+            let written = self.store.write(writes, clock::now());
+            // Writes take effect in the order of the calls.
+            drop(saving);
+            let written = written.await.map_err(|error| store_fault(&error))?;
             written.map_err(|_| conflict())?;
             session.doc().note_written(&indices, replaced);
             return Ok(());
