@@ -1,4 +1,4 @@
-//! SessionSearch of the session that a request continues if its client sends the whole conversation with each request
+//! Search for the session that a request continues if its client sends the whole conversation with each request
 //! ([`interlingua_core::call::Resent`]).
 //!
 //! Several conversations may share one session name, because clients edit messages, retry from an earlier message, or
