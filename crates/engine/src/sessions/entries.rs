@@ -152,6 +152,10 @@ impl Session {
     /// has removed it.
     pub(super) fn remove_message(&self, index: u64, entry: &Entry, was_stored: bool) -> bool {
         let mut doc = self.doc();
+        // The end of a turn may have replaced the entries since the entry was found: a copy has another index.
+        let copy = || doc.unsaved.iter().find(|(_, known)| known.message_id() == entry.message_id());
+        let copy = if index < doc.first { copy().map(|(index, _)| *index) } else { None };
+        let index = copy.unwrap_or(index);
         let was_there = doc.unsaved.remove(&index).is_some() || was_stored;
         if was_there {
             doc.bytes = doc.bytes.saturating_sub(entry.bytes());
@@ -218,6 +222,16 @@ mod tests {
         let left = table.entries().read_all(&session, &session.entries()).await.expect("read");
         assert_eq!(left.iter().map(Entry::message_id).collect::<Vec<_>>(), [theirs.message_id()]);
         assert!(!table.entries().remove(&session, 0, &mine).await.expect("removed"), "it is not there any more");
+    }
+
+    #[test]
+    fn a_removed_entry_is_also_removed_where_the_end_of_a_turn_has_put_it_meanwhile() {
+        let (_, _, session, mine) = stand();
+        session.doc().note_written(&[0], 0..0);
+        session.doc().replace(vec![Entry::from_message(&Message::user("chain")), mine.clone()]);
+        assert!(session.remove_message(0, &mine, true));
+        let doc = session.doc().clone();
+        assert_eq!((doc.unsaved.keys().copied().collect::<Vec<_>>(), doc.bytes), (vec![1], doc.unsaved[&1].bytes()));
     }
 
     #[tokio::test]
