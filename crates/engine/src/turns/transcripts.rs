@@ -47,6 +47,9 @@ impl HistoryBudget {
     /// Adds an older turn. False: the limit is reached. The latest turn is added whatever its size if it has a question:
     /// the answer makes no sense without it.
     fn add(&mut self, messages: Vec<Said>) -> bool {
+        if messages.is_empty() {
+            return true;
+        }
         self.bytes += size_of(&messages);
         let is_needed = self.turns.is_empty() && has_question(&messages);
         let has_room = self.turns.len() < self.limit.turns && (self.bytes <= self.limit.bytes || is_needed);
