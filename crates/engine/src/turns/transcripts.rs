@@ -168,12 +168,12 @@ impl Transcripts {
     }
 
     /// The messages that the agent has not received: added by clients, or from turns in which it was not called.
-    /// `is_stale`: the agent remembers something else than the entries, so the turns among the entries may be turns
-    /// that it has taken while clients added messages.
+    /// `is_stale`: the agent remembers something else than the entries. Then the turns that an agent has answered are
+    /// left out: it may have taken them while clients added messages.
     pub(super) async fn unseen(&self, session: &Session, list: &EntryList, is_stale: bool) -> Result<Vec<Said>, Fault> {
         let mut unseen = Vec::new();
         for (_, entry) in self.runs.sessions().entries().read(session, list, list.unseen()).await? {
-            if is_stale && matches!(entry, Entry::Turn { .. }) {
+            if is_stale && self.is_answered(&entry).await? {
                 continue;
             }
             unseen.extend(self.messages_of(session, &entry).await?.unwrap_or_default());
@@ -188,6 +188,13 @@ impl Transcripts {
                 let Some(handle) = self.runs.find(*run).await? else { return Ok(None) };
                 let has_removed_items = session.has_removed_items();
                 Ok(Some(handle.view(|view| {
+    /// True for a turn with an answer of the agent. A turn that is only recorded has none.
+    async fn is_answered(&self, entry: &Entry) -> Result<bool, Fault> {
+        let Entry::Turn { run, turn } = entry else { return Ok(false) };
+        let Some(handle) = self.runs.find(*run).await? else { return Ok(false) };
+        Ok(handle.view(|view| !view.run().messages_of(*turn as usize).is_empty()))
+    }
+
                     let mut messages = turn_messages(*run, view.run(), *turn as usize, is_history);
                     if has_removed_items {
                         let id = |said: &Said| said.origin.id(&view.run().session_id, *run, *turn);
