@@ -326,9 +326,13 @@ impl SessionDoc {
         entries.into_iter().for_each(|entry| self.push(entry));
     }
 
-    /// Replaces the entries before a turn is added. Returns the index after the last entry that the agent has received.
+    /// Replaces the entries before a turn is added. They stay if another replica has changed them since the replacement
+    /// was prepared. Returns the index after the last entry that the agent has received.
     pub(super) fn replace_before_turn(&mut self, mut replacement: Replacement) -> u64 {
         if let Some(late) = self.late.take() {
+            if late.is_outdated {
+                return self.seen;
+            }
             late.repeat_in(&mut replacement, &self.unsaved);
         }
         let received = replacement.entries.len() as u64;

@@ -42,6 +42,16 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
+    /// True for the same message: clients may give several messages the same id.
+    fn is_same_message(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Message { id, message }, Self::Message { id: other_id, message: other }) => {
+                id == other_id && message == other
+            }
+            _ => false,
+        }
+    }
+
     /// A message as an entry. One without an id gets one.
     pub(crate) fn from_message(message: &Message) -> Self {
         let id = message.id.clone().filter(|id| !id.is_empty());
@@ -146,6 +156,16 @@ pub(crate) struct Replacement {
     pub(crate) is_branch: bool,
 }
 
+impl Replacement {
+    /// Adds a message that a client has added, unless a message of the replacement is the same one.
+    pub(crate) fn add(&mut self, message: Entry) {
+        let mut known = self.entries.iter().chain(&self.added);
+        if !known.any(|entry| entry.is_same_message(&message)) {
+            self.added.push(message);
+        }
+    }
+}
+
 /// Changes of clients since a replacement is prepared.
 #[derive(Clone, Debug)]
 pub(super) struct LateChanges {
@@ -155,12 +175,14 @@ pub(super) struct LateChanges {
     written: BTreeMap<u64, Entry>,
     /// The ids of messages that were removed meanwhile.
     removed: BTreeSet<String>,
+    /// True if another replica has added entries or removed items meanwhile: the replacement lacks these changes.
+    pub(super) is_outdated: bool,
 }
 
 impl LateChanges {
     /// `from`: the index after the entries that are replaced.
     pub(super) const fn new(from: u64) -> Self {
-        Self { from, written: BTreeMap::new(), removed: BTreeSet::new() }
+        Self { from, written: BTreeMap::new(), removed: BTreeSet::new(), is_outdated: false }
     }
 
     pub(super) fn note_written(&mut self, index: u64, entry: Entry) {
@@ -180,7 +202,7 @@ impl LateChanges {
         replacement.entries.retain(is_left);
         replacement.added.retain(is_left);
         self.written.extend(unsaved.range(self.from..).map(|(index, entry)| (*index, entry.clone())));
-        replacement.added.extend(self.written.into_values());
+        self.written.into_values().for_each(|entry| replacement.add(entry));
     }
 }
 

@@ -56,8 +56,16 @@ pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -
         unknown: theirs.unknown.clone(),
     };
 
+    if let Some(late) = &mut merged.late {
+        late.is_outdated |= theirs.next != base.next || theirs.bytes < base.bytes;
+    }
+
     let is_replaced = mine.first != base.first;
-    if is_replaced {
+    if is_replaced && mine.begun == base.begun {
+        replace_known(base, mine, &mut merged);
+        merged.stale |= has_removed;
+    } else if is_replaced {
+        // The session began again, which replaces their entries, too.
         merged.replace(mine.unsaved.values().cloned().collect());
         merged.removed.clone_from(&mine.removed);
         (merged.begun, merged.seen) = (shifted(mine.begun, mine, &merged), shifted(mine.seen, mine, &merged));
@@ -77,6 +85,25 @@ pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -
     }
 
     merged
+}
+
+/// Replaces the entries that both sides had by those of `mine`. `merged` holds the entries of the other side. Its new
+/// ones stay, in front of those of `mine`.
+fn replace_known(base: &SessionDoc, mine: &SessionDoc, merged: &mut SessionDoc) {
+    let kept = base.next.max(merged.first).min(merged.next)..merged.next;
+    merged.replaced = merged.first..kept.start;
+    merged.first = kept.start;
+    merged.unsaved = merged.unsaved.split_off(&kept.start);
+    merged.bytes = merged.bytes.saturating_sub(base.bytes);
+    if kept.is_empty() {
+        merged.last = None;
+    }
+
+    mine.unsaved.values().cloned().for_each(|entry| merged.push(entry));
+    merged.removed.extend(mine.removed.iter().cloned());
+    // The agent has not received the entries of the other side.
+    merged.seen = if kept.is_empty() { shifted(mine.seen, mine, merged) } else { kept.start };
+    merged.stale |= !kept.is_empty();
 }
 
 /// `mine` if it was changed here, `theirs` otherwise.
@@ -223,6 +250,28 @@ mod tests {
         let merged = rebase(&base, &mine, written(theirs));
         assert_eq!((merged.first, merged.next, merged.begun, merged.seen), (2, 4, 4, 2));
         assert_eq!((ids(&merged), merged.replaced.clone()), (vec!["a", "b"], 0..2));
+    }
+
+    #[test]
+    fn entries_that_the_other_side_adds_stay_if_a_branch_replaces_the_others() {
+        let mut base = doc();
+        base.append(&[said("early")]).expect("room");
+        let base = written(base);
+        let mut mine = base.clone();
+        mine.replace(vec![Entry::from_message(&said("chain")), Entry::from_message(&said("early"))]);
+        mine.push(Entry::Turn { run: RunId(uuid::Uuid::from_u128(7)), turn: 0 });
+        mine.seen = mine.first + 1;
+
+        let merged = rebase(&base, &mine, base.clone());
+        assert_eq!((merged.first, merged.next, merged.seen, merged.stale), (1, 4, 2, false));
+        assert_eq!((merged.replaced.clone(), merged.bytes), (0..1, mine.bytes));
+
+        let mut theirs = base.clone();
+        theirs.append(&[said("late")]).expect("room");
+        let merged = rebase(&base, &mine, written(theirs.clone()));
+        assert_eq!((merged.first, merged.next, merged.seen, merged.stale), (1, 5, 1, true));
+        assert_eq!((merged.replaced.clone(), merged.bytes), (0..1, mine.bytes + theirs.bytes - base.bytes));
+        assert_eq!(merged.unsaved.keys().copied().collect::<Vec<_>>(), [2, 3, 4]);
     }
 
     #[test]

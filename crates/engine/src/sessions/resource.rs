@@ -63,6 +63,22 @@ impl Session {
         self.doc().removed.contains(item)
     }
 
+    /// The ids of removed items of the turns of a run.
+    pub(crate) fn removed_items_of(&self, run: RunId) -> Vec<String> {
+        let doc = self.doc();
+        if doc.removed.is_empty() {
+            return Vec::new();
+        }
+        // The ids of the items of a turn contain the id of its run.
+        let run = run.0.simple().to_string();
+        doc.removed.iter().filter(|id| id.contains(&run)).cloned().collect()
+    }
+
+    /// Hides items of turns that the session gets from another one, where they were removed.
+    pub(crate) fn hide_items(&self, items: Vec<String>) {
+        self.doc().removed.extend(items);
+    }
+
     /// Hides an item of a turn. False: it was removed before.
     pub(crate) fn remove_turn_item(&self, item: &str) -> bool {
         let mut doc = self.doc();

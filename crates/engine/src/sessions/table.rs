@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use interlingua_core::call::SessionView;
 use interlingua_core::{Fault, FaultKind, Owner, RunId};
+use tokio::sync::OwnedMutexGuard;
 
 use super::document::SessionDoc;
 use super::entries::SessionEntries;
@@ -177,6 +178,15 @@ impl SessionTable {
     async fn refresh(&self, session: &Session) -> Result<(), Fault> {
         let _saving = session.saving.lock().await;
         self.read_again(session).await
+    }
+
+    /// Blocks writes of a session until the guard is dropped. Reads what other replicas have written first.
+    pub(crate) async fn block_writes(&self, session: &Session) -> Result<OwnedMutexGuard<()>, Fault> {
+        let saving = Arc::clone(&session.saving).lock_owned().await;
+        if self.has_tickets(session) && session.stored_version().is_some() {
+            self.read_again(session).await?;
+        }
+        Ok(saving)
     }
 
     async fn read_again(&self, session: &Session) -> Result<(), Fault> {

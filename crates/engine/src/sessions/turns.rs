@@ -303,6 +303,7 @@ impl Session {
 mod tests {
     use interlingua_core::Owner;
     use interlingua_core::model::Message;
+    use interlingua_store::Version;
 
     use super::*;
     use crate::sessions::document::SessionDoc;
@@ -400,5 +401,38 @@ mod tests {
         assert_eq!(texts, ["chain", "early", "written", "late", "the turn"]);
         assert_eq!((list.known().end, session.doc().replaced.clone()), (1, 0..4));
         assert_eq!(session.entries().unseen(), 5..9, "all but the chain");
+    }
+
+    #[test]
+    fn a_branch_keeps_its_entries_if_another_replica_changes_them_while_they_are_read() {
+        for removes in [false, true] {
+            let session = session();
+            session.append(&[Message::user("mine")]).expect("room");
+            let mine = session.doc().unsaved[&0].clone();
+            let known = session.entries().known();
+            let mut theirs = session.doc().blank();
+            if removes {
+                let mut stored = session.doc().clone();
+                stored.unsaved.clear();
+                session.doc().note_written(&[0], 0..0);
+                session.note_stored(Version(1), stored.clone());
+                theirs = SessionDoc { bytes: 0, ..stored };
+            } else {
+                theirs.push(entry("theirs"));
+                theirs.unsaved.clear();
+            }
+
+            session.prepare_replacement();
+            session.update_from(Version(2), theirs);
+            let before = Replacement { entries: vec![entry("chain")], added: vec![mine], is_branch: true };
+            let mut note = note(known);
+            note.success.as_mut().expect("success").before = Some(before);
+            session.note_turn(note);
+
+            let doc = session.doc().clone();
+            let unsaved: Vec<u64> = doc.unsaved.keys().copied().collect();
+            assert_eq!(unsaved, if removes { vec![1] } else { vec![1, 2] }, "{removes}");
+            assert_eq!((doc.first, doc.replaced, doc.seen, doc.stale), (0, 0..0, 0, true), "{removes}");
+        }
     }
 }

@@ -97,12 +97,15 @@ impl Transcripts {
     pub(super) async fn chain(&self, last: RunId, limit: HistoryLimit) -> Result<Past, Fault> {
         let mut budget = HistoryBudget::new(limit.of_chains());
         let (mut next, mut first) = (Some(last), last);
+        // Stays in memory until the next one is found: most runs of a chain have the same session.
+        let mut session = None;
         while let Some(id) = next {
             let Some(handle) = self.runs.find(id).await? else { break };
+            let session = session.insert(self.runs.session_of(&handle).await?);
             let (messages, previous) = handle.view(|view| {
                 let run = view.run();
                 let messages: Vec<Said> = if is_in_history(run) || id == last {
-                    (0..run.turns.len()).flat_map(|turn| turn_messages(id, run, turn, is_history)).collect()
+                    (0..run.turns.len()).flat_map(|turn| kept_messages(session, id, run, turn)).collect()
                 } else {
                     Vec::new()
                 };
@@ -122,12 +125,16 @@ impl Transcripts {
         Ok(budget.finish(is_cut))
     }
 
-    /// The entries of a session that branches off after a run: the turns of that run and of its predecessors.
-    async fn chain_entries(&self, last: RunId) -> Result<Vec<Entry>, Fault> {
-        let mut entries = Vec::new();
+    /// The entries of a session that branches off after a run: the turns of that run and of its predecessors. Also
+    /// returns the ids of the items of these turns that were removed.
+    async fn chain_entries(&self, last: RunId) -> Result<(Vec<Entry>, Vec<String>), Fault> {
+        let (mut entries, mut removed) = (Vec::new(), Vec::new());
         let (mut next, mut first) = (Some(last), last);
+        // Stays in memory until the next one is found: most runs of a chain have the same session.
+        let mut session = None;
         while let Some(id) = next.filter(|_| entries.len() < MAX_CHAIN_TURNS) {
             let Some(handle) = self.runs.find(id).await? else { break };
+            removed.extend(session.insert(self.runs.session_of(&handle).await?).removed_items_of(id));
             next = handle.view(|view| {
                 let run = view.run();
                 if is_in_history(run) || id == last {
@@ -143,7 +150,7 @@ impl Transcripts {
             entries.extend(self.initial_entries(first).await?.into_iter().rev());
         }
         entries.reverse();
-        Ok(entries)
+        Ok((entries, removed))
     }
 
     /// The messages before the first run of a session, which its client sent. Empty if `run` is not the first run.
@@ -181,13 +188,6 @@ impl Transcripts {
         Ok(unseen)
     }
 
-    /// The messages of an entry of a session, without removed items. `None`: its run was deleted.
-    async fn messages_of(&self, session: &Session, entry: &Entry) -> Result<Option<Vec<Said>>, Fault> {
-        match entry {
-            Entry::Turn { run, turn } => {
-                let Some(handle) = self.runs.find(*run).await? else { return Ok(None) };
-                let has_removed_items = session.has_removed_items();
-                Ok(Some(handle.view(|view| {
     /// True for a turn with an answer of the agent. A turn that is only recorded has none.
     async fn is_answered(&self, entry: &Entry) -> Result<bool, Fault> {
         let Entry::Turn { run, turn } = entry else { return Ok(false) };
@@ -195,13 +195,12 @@ impl Transcripts {
         Ok(handle.view(|view| !view.run().messages_of(*turn as usize).is_empty()))
     }
 
-                    let mut messages = turn_messages(*run, view.run(), *turn as usize, is_history);
-                    if has_removed_items {
-                        let id = |said: &Said| said.origin.id(&view.run().session_id, *run, *turn);
-                        messages.retain(|said| !session.is_removed(&id(said)));
-                    }
-                    messages
-                })))
+    /// The messages of an entry of a session, without removed items. `None`: its run was deleted.
+    async fn messages_of(&self, session: &Session, entry: &Entry) -> Result<Option<Vec<Said>>, Fault> {
+        match entry {
+            Entry::Turn { run, turn } => {
+                let Some(handle) = self.runs.find(*run).await? else { return Ok(None) };
+                Ok(Some(handle.view(|view| kept_messages(session, *run, view.run(), *turn as usize))))
             }
             Entry::Message { .. } => Ok(Some(message_of(entry).into_iter().collect())),
         }
@@ -209,7 +208,7 @@ impl Transcripts {
 
     /// The entries that replace those of a session before a turn is added to it. `None`: the session keeps its entries.
     ///
-    /// A new branch gets the entries up to the run `branch`. If the session becomes `stored`, runs that end with their
+    /// A new branch gets the entries up to the run `branch`. If the session is `stored`, runs that end with their
     /// `connection` are replaced by their messages. A failure is only logged, because the turn itself succeeded.
     pub(super) async fn entries_before(
         &self,
@@ -218,35 +217,58 @@ impl Transcripts {
         stored: bool,
         connection: bool,
     ) -> Option<Replacement> {
-        // The agent receives the entries of a session with its first turn that ends well.
-        let may_branch = branch.is_some() && session.entries().is_unseen();
-        let known = if may_branch || (stored && connection) {
-            let list = session.prepare_replacement();
-            self.runs.sessions().entries().read_all(session, &list).await
-        } else {
-            Ok(Vec::new())
+        let replacement = self.replacement(session, branch, stored, connection).await;
+        replacement.inspect_err(log_unreadable).ok().flatten()
+    }
+
+    async fn replacement(
+        &self,
+        session: &Session,
+        branch: Option<RunId>,
+        stored: bool,
+        connection: bool,
+    ) -> Result<Option<Replacement>, Fault> {
+        let branch = match branch {
+            Some(run) if self.may_branch_off(session, run).await? => Some(run),
+            _ => None,
         };
-        let has_unstored = known.iter().flatten().any(|entry| self.is_unstored(entry));
-        let has_turn = known.iter().flatten().any(|entry| matches!(entry, Entry::Turn { .. }));
-        if stored {
-            session.store_from_now_on();
+        if branch.is_none() && !(stored && connection) {
+            return Ok(None);
         }
 
-        let known = known.inspect_err(log_unreadable).ok()?;
-        let branch = branch.filter(|_| may_branch && !has_turn);
-        let (entries, added) = match branch {
-            Some(run) => (self.chain_entries(run).await, known),
-            None if has_unstored => (Ok(known), Vec::new()),
-            None => return None,
+        let list = {
+            // A write that is under way may move entries.
+            let _blocked = self.runs.sessions().block_writes(session).await?;
+            session.prepare_replacement()
+        };
+        let known = self.runs.sessions().entries().read_all(session, &list).await?;
+        let branch = branch.filter(|_| !known.iter().any(|entry| matches!(entry, Entry::Turn { .. })));
+        let (entries, added) = if let Some(run) = branch {
+            let (entries, removed) = self.chain_entries(run).await?;
+            session.hide_items(removed);
+            (entries, known)
+        } else if known.iter().any(|entry| self.is_unstored(entry)) {
+            (known, Vec::new())
+        } else {
+            return Ok(None);
         };
 
-        let entries = match entries {
-            Ok(entries) if stored => self.with_unstored_inlined(session, entries).await,
-            entries => entries,
-        };
+        let entries = if stored { self.with_unstored_inlined(session, entries).await? } else { entries };
+        let mut replacement = Replacement { entries, added: Vec::new(), is_branch: branch.is_some() };
+        added.into_iter().for_each(|entry| replacement.add(entry));
+        Ok(Some(replacement))
+    }
 
-        let entries = entries.inspect_err(log_unreadable).ok()?;
-        Some(Replacement { entries, added, is_branch: branch.is_some() })
+    /// True if the session may be a new branch after a run. A turn also joins the session of that run while the run is
+    /// under way. If the run then fails and adds no entry, that session keeps the entries that it has.
+    async fn may_branch_off(&self, session: &Session, run: RunId) -> Result<bool, Fault> {
+        let list = session.entries();
+        // The agent receives the entries of a session with its first turn that ends well.
+        if !list.is_unseen() || list.is_empty() {
+            return Ok(list.is_unseen());
+        }
+        let handle = self.runs.find(run).await?;
+        Ok(handle.is_some_and(|handle| handle.view(|view| view.run().session_id != session.id)))
     }
 
     /// True if an entry refers to a run that ends with its connection.
@@ -357,6 +379,16 @@ fn log_unreadable(fault: &Fault) {
 /// True if a run is part of the history of its successors.
 const fn is_in_history(run: &Run) -> bool {
     matches!(run.end, Some(End::Completed | End::Incomplete) | None)
+}
+
+/// The input of one turn and its answer, as history, without the items that were removed from the session.
+fn kept_messages(session: &Session, id: RunId, run: &Run, index: usize) -> Vec<Said> {
+    let mut messages = turn_messages(id, run, index, is_history);
+    if session.has_removed_items() {
+        // The origin of a message of a turn names the turn.
+        messages.retain(|said| !session.is_removed(&said.origin.id(&run.session_id, id, 0)));
+    }
+    messages
 }
 
 /// The input of one turn, and its answer without the kinds of messages that `is_included` rejects.
