@@ -165,7 +165,8 @@ function onSummaries(changed, removed) {
     const before = open.summary;
     run.value = { ...open, summary: same };
     const isOther = !before || before.state !== same.state || before.pending !== same.pending;
-    if (isOther || (open.detail && open.detail.pending.length !== same.pending)) loadDetailSoon();
+    const isAnswered = open.detail && open.detail.pending.length !== same.pending;
+    if (isOther || isAnswered) loadDetailSoon(before ? Infinity : same.events - 1);
   }
   if (open && removed.includes(open.id)) run.value = { ...open, removed: true };
 }
@@ -186,7 +187,10 @@ export function openRun(id, protocols) {
   if (open?.id !== id) forgetPictures();
   const keeps = open?.id === id ? { detail: open.detail, summary: open.summary } : { detail: null, summary: null };
   run.value = { id, protocols, folded: empty(), frames: [], error: null, removed: false, ...keeps };
-  if (!keeps.detail) loadDetail(id);
+  if (!keeps.detail) {
+    required = -1;
+    loadDetail(id);
+  }
 }
 
 export const closeRun = () => { run.value = null; };
@@ -267,8 +271,11 @@ export async function openItems(query) {
 let asked = 0;
 let shown = 0;
 
+let underWay = 0;
+
 export async function loadDetail(id) {
   asked += 1;
+  underWay += 1;
   const number = asked;
   const change = (changes) => {
     const open = run.peek();
@@ -281,19 +288,36 @@ export async function loadDetail(id) {
     change({ detail, summary: detail.run });
   } catch (error) {
     change({ error: error.message, removed: error.status === 404 });
+  } finally {
+    underWay -= 1;
+    loadOutdated();
   }
 }
 
 let loadingDetail = 0;
+/** The number of the latest event that the detail has to contain. */
+let required = -1;
 
-/** Loads the detail after a delay, so that several events cause one request. */
-function loadDetailSoon() {
+/**
+ * Loads the detail after a delay, so that several events cause one request.
+ * @param {number} event  the number of an event; a detail that contains it is not loaded again
+ */
+function loadDetailSoon(event) {
+  required = Math.max(required, event);
   loadingDetail ||= setTimeout(() => {
     loadingDetail = 0;
-    // Another run may be open by now, with a request of its own.
-    const open = run.peek();
-    if (open) loadDetail(open.id);
+    loadOutdated();
   }, 150);
+}
+
+function loadOutdated() {
+  // The response to a request under way may contain the event.
+  if (loadingDetail || underWay || required < 0) return;
+  // Another run may be open by now.
+  const open = run.peek();
+  const isOutdated = open && (open.detail?.run.events ?? 0) <= required;
+  required = -1;
+  if (isOutdated) loadDetail(open.id);
 }
 
 function onRunEvent(number, event) {
@@ -301,7 +325,7 @@ function onRunEvent(number, event) {
   if (!open || number < open.frames.length) return;
   open.frames.push(event);
   for (const frame of jsonOf(event.frames['agent-api'] ?? '')) fold(open.folded, frame, event.at);
-  if (event.kind === 'turn_started' || event.kind === 'run_finished') loadDetailSoon();
+  if (event.kind === 'turn_started' || event.kind === 'run_finished') loadDetailSoon(number);
   grown.value += 1;
 }
 

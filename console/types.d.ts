@@ -61,8 +61,8 @@ texts: boolean,
  */
 protocols: Array<string>, 
 /**
- * Shell commands that send the first input of the run to its agent, by protocol. `null`: the reader's role may not
- * read texts.
+ * Shell commands that send the first input of the run to its agent, by protocol. Empty if the input is longer than
+ * 64 KiB. `null`: the reader's role may not read texts.
  */
 curl: { [key in string]: string } | null, 
 /**

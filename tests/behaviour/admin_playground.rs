@@ -278,3 +278,12 @@ async fn a_run_has_the_command_that_repeats_it_for_each_protocol() {
         assert!(curl.starts_with("curl -N 'http://127.0.0.1:") && curl.contains(r"it'\''s me"), "{protocol}: {curl}");
     }
 }
+
+#[tokio::test]
+async fn a_run_whose_text_no_shell_accepts_has_no_command() {
+    let stand = Stand::new("", "auth = \"none\"");
+    let bearer = stand.bearer(KEY).await;
+    let (_, run) = stand.say(&bearer, "a2a", &"x".repeat(100_000), &[]).await;
+    let detail = stand.ask("GET", &format!("/api/runs/{}", id_of(&run)), &bearer, &Value::Null).await.json();
+    assert_eq!(detail["curl"], json!({}));
+}

@@ -4,9 +4,10 @@ use interlingua::store::{DocumentStore, Expect, Sqlite, SqliteOptions, Store};
 use serde_json::{Value, json};
 
 use crate::sessions::approval_request_after;
-use crate::support::agent::text_reply;
+use crate::support::agent::{response, text_reply, text_reply_until};
 use crate::support::gateway::{Gateway, agent, last_input_text};
-use crate::support::upstream::Upstream;
+use crate::support::poll_until;
+use crate::support::upstream::{Reply, Upstream};
 
 fn config(upstream: &Upstream) -> String {
     format!(
@@ -168,6 +169,15 @@ async fn turn(gateway: &Gateway, conversation: &str, input: Value) -> Value {
     response.json()
 }
 
+/// A response to a request that continues another one.
+async fn response_after(gateway: &Gateway, previous: &Value, mut body: Value) -> Value {
+    body["model"] = json!("friday");
+    body["previous_response_id"] = previous["id"].clone();
+    let response = gateway.post("/v1/responses", &body).await;
+    assert_eq!(response.status, 200, "{}", response.text());
+    response.json()
+}
+
 /// The session and the texts of the latest request to an agent.
 fn latest(upstream: &Upstream) -> (Value, Vec<String>) {
     let body = upstream.requests().pop().expect("a request").json();
@@ -206,6 +216,134 @@ async fn an_answer_reaches_the_session_that_asked_although_items_were_added_mean
     let (other, texts) = latest(&upstream);
     assert_ne!(other, session, "the agent has not received the item that was added");
     assert_eq!(texts, ["added", "first", "done", "next"]);
+}
+
+/// An agent that cannot be sent the history.
+fn keeping_history(upstream: &Upstream) -> String {
+    format!(
+        "[store]\nkind = \"memory\"\n[agents.friday.upstream]\nprotocol = \"puppet\"\nurl = \"{}\"\n\
+         options = {{ history = \"only\" }}\n\
+         [[routes]]\nprotocol = \"responses\"\npath = \"/v1\"\nagents = [\"friday\"]\n",
+        upstream.url("/p")
+    )
+}
+
+async fn remove(gateway: &Gateway, id: &str, item: &Value) -> u16 {
+    let path = format!("/v1/conversations/{id}/items/{}", item.as_str().expect("an id"));
+    gateway.open("DELETE", &path, &[], b"").await.response().await.status
+}
+
+#[tokio::test]
+async fn a_removed_item_of_a_turn_is_not_sent_to_agents() {
+    let upstream = Upstream::always(text_reply(&["done"]));
+    for history in ["upstream", "gateway"] {
+        let agent = format!("[agents.friday]\nhistory = \"{history}\"\n");
+        let gateway = Gateway::with_config(&in_memory(&upstream).replace("[agents.friday]\n", &agent)).await;
+        let id = created(&gateway, &[]).await;
+        turn(&gateway, &id, json!("secret")).await;
+        let item = page(&gateway, &id, "order=asc").await.1["data"][0]["id"].clone();
+        assert_eq!(remove(&gateway, &id, &item).await, 200);
+        turn(&gateway, &id, json!("next")).await;
+        assert_eq!(latest(&upstream).1, ["done", "next"], "{history}");
+    }
+}
+
+#[tokio::test]
+async fn a_branch_of_a_conversation_has_no_removed_items() {
+    let upstream = Upstream::always(text_reply(&["done"]));
+    for (history, last) in [("upstream", &["next"][..]), ("gateway", &["done", "other", "done", "next"])] {
+        let agent = format!("[agents.friday]\nhistory = \"{history}\"\n");
+        let gateway = Gateway::with_config(&in_memory(&upstream).replace("[agents.friday]\n", &agent)).await;
+        let id = created(&gateway, &[]).await;
+        let first = turn(&gateway, &id, json!("secret")).await;
+        turn(&gateway, &id, json!("more")).await;
+        let item = page(&gateway, &id, "order=asc").await.1["data"][0]["id"].clone();
+        assert_eq!(remove(&gateway, &id, &item).await, 200);
+
+        let branch = response_after(&gateway, &first, json!({ "input": "other" })).await;
+        assert_eq!(latest(&upstream).1, ["done", "other"], "{history}");
+        response_after(&gateway, &branch, json!({ "input": "next" })).await;
+        assert_eq!(latest(&upstream).1, last, "{history}");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_after_a_failed_one_leaves_the_items_of_its_conversation() {
+    let upstream = Upstream::with_handler(|request| match last_input_text(&request.json()).as_str() {
+        "first" => {
+            let started = Reply::events().frame(&response("created")).frame(&response("in_progress"));
+            started.wait("on").frame(&response("failed")).done()
+        }
+        _ => text_reply(&["hi"]),
+    });
+    let gateway = Gateway::with_config(&in_memory(&upstream)).await;
+    let id = created(&gateway, &[user_item("early")]).await;
+    let body = json!({ "model": "friday", "conversation": id, "input": "first", "background": true });
+    let first = gateway.post("/v1/responses", &body).await.json();
+    upstream.wait_for_requests(1).await;
+    let second = response_after(&gateway, &first, json!({ "input": "second", "background": true })).await;
+    upstream.open("on");
+
+    for (response, status) in [(&first, "failed"), (&second, "completed")] {
+        let path = format!("/v1/responses/{}", response["id"].as_str().expect("an id"));
+        let ended = poll_until("the end", async || {
+            let response = gateway.get(&path).await.json();
+            (!matches!(response["status"].as_str(), Some("queued" | "in_progress"))).then_some(response)
+        })
+        .await;
+        assert_eq!(ended["status"], status, "{ended}");
+    }
+    assert_eq!(page(&gateway, &id, "order=asc").await.0, ["early", "second", "hi"]);
+}
+
+#[tokio::test]
+async fn an_agent_is_sent_the_history_again_after_an_item_was_removed_during_a_turn() {
+    for of_turn in [false, true] {
+        let upstream = Upstream::with_handler(|request| match last_input_text(&request.json()).as_str() {
+            "first" => text_reply_until(&["one"], "on"),
+            _ => text_reply(&["done"]),
+        });
+        let gateway = Gateway::with_config(&in_memory(&upstream)).await;
+        let id = created(&gateway, &[]).await;
+        match of_turn {
+            true => drop(turn(&gateway, &id, json!("secret")).await),
+            false => assert_eq!(append(&gateway, &id, &[user_item("secret")]).await, 200),
+        }
+        let item = page(&gateway, &id, "order=asc").await.1["data"][0]["id"].clone();
+        let removed = async { assert_eq!(remove(&gateway, &id, &item).await, 200) };
+        turn_during(&gateway, &upstream, &id, removed).await;
+        let (session, texts) = latest(&upstream);
+        assert_eq!(texts.len(), if of_turn { 1 } else { 2 }, "{texts:?}");
+
+        turn(&gateway, &id, json!("next")).await;
+        let (other, texts) = latest(&upstream);
+        assert_ne!(other, session, "that session has the item that was removed");
+        let expected = if of_turn { &["done", "first", "one", "next"][..] } else { &["first", "one", "next"] };
+        assert_eq!(texts, expected);
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_cannot_be_sent_the_history_is_sent_messages_that_were_added_during_a_turn() {
+    let upstream = Upstream::with_handler(|request| {
+        let body = request.json();
+        let last = body["messages"].as_array().and_then(|messages| messages.last()?["text"].as_str());
+        let answer = Reply::events().frame(&json!({ "text": "hi" }).to_string());
+        let answer = if last == Some("first") { answer.wait("on") } else { answer };
+        answer.frame(&json!({ "end": "completed" }).to_string()).done()
+    });
+    let gateway = Gateway::with_config(&keeping_history(&upstream)).await;
+    let id = created(&gateway, &[]).await;
+    let added = async { assert_eq!(append(&gateway, &id, &[user_item("added")]).await, 200) };
+    turn_during(&gateway, &upstream, &id, added).await;
+
+    for expected in [&["added", "next"][..], &["next"]] {
+        turn(&gateway, &id, json!("next")).await;
+        let body = upstream.requests().pop().expect("a request").json();
+        let messages = body["messages"].as_array().expect("messages");
+        let texts: Vec<&str> = messages.iter().filter_map(|message| message["text"].as_str()).collect();
+        assert_eq!(texts, expected);
+    }
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@
 // An error here fails the test.
 #![expect(clippy::unwrap_used)]
 
+mod by_hand;
 mod check;
 mod contents;
 mod damaged;

@@ -37,6 +37,10 @@ const KEPT: &str =
 const A2A: &str = "options = { push_allow = [\"127.0.0.1\"], push_allow_http = true, task_ttl = \"3650d\", \
                    interrupted_ttl = \"3650d\" }\n";
 
+/// A route on which each message starts one task, also if it is sent again.
+const ONCE: &str = "[[routes]]\nprotocol = \"a2a\"\npath = \"/once/a2a/{agent}\"\n\
+                    options = { deduplicate = \"context\" }\n";
+
 impl Stand {
     /// Starts the agents, which play these scenarios and receive these requests again, and then the gateway.
     pub(crate) async fn start(files: Files, plays: Vec<Scenario>, received: &[ScriptedRequest]) -> Self {
@@ -59,6 +63,7 @@ impl Stand {
         }
         let path = "path = \"/a2a/{agent}\"\n";
         config.push_str(&ROUTES.replace(path, &format!("{path}{A2A}")));
+        config.push_str(ONCE);
         for client in interlingua_testing_clients::all() {
             if !MOUNTS.contains(&(client.protocol(), client.route())) {
                 let (protocol, path) = (client.protocol(), client.route());

@@ -18,6 +18,9 @@ use interlingua_store::Query;
 /// Maximum number of listed runs of a session.
 const MAX_SIBLINGS: usize = 20;
 
+/// Maximum length of a text in a shell command, in bytes. Linux limits an argument to 128 KiB, and escaping lengthens it.
+const MAX_COMMAND_TEXT: usize = 64 << 10;
+
 /// A run without its messages.
 ///
 /// # Errors
@@ -66,10 +69,15 @@ fn protocols(state: &AdminState, run: RunView<'_>) -> Vec<&'static str> {
     found
 }
 
-/// Shell commands that send the last text of the run's first input to its agent, one for each protocol.
+/// Shell commands that send the last text of the run's first input to its agent, one for each protocol. Empty if a shell
+/// does not accept a text of that length.
 fn curls(state: &AdminState, view: RunView<'_>) -> BTreeMap<&'static str, String> {
     let (agent, text) = (view.run().agent.as_str(), first_input(view));
     let mut found = BTreeMap::new();
+    if text.len() > MAX_COMMAND_TEXT {
+        return found;
+    }
+
     for route in state.admin.control.routes_of(agent) {
         if !found.contains_key(route.scope.protocol)
             && let Some(curl) = samples::curl(state, &route, agent, &text)

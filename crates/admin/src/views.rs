@@ -87,8 +87,8 @@ pub(super) struct Detail {
     pub(super) texts: bool,
     /// The protocols of the agent's routes that can show the run.
     pub(super) protocols: Vec<&'static str>,
-    /// Shell commands that send the first input of the run to its agent, by protocol. `null`: the reader's role may not
-    /// read texts.
+    /// Shell commands that send the first input of the run to its agent, by protocol. Empty if the input is longer than
+    /// 64 KiB. `null`: the reader's role may not read texts.
     pub(super) curl: Option<BTreeMap<&'static str, String>>,
     /// The run's id as `id`, and its form in each protocol that has a form of its own.
     pub(super) ids: BTreeMap<&'static str, String>,

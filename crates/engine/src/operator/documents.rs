@@ -107,9 +107,23 @@ impl Documents {
         }
         self.deliveries.check_receiver(collection, &value, scope).await?;
         let Some(expected) = self.expected(collection, key, replaces, scope).await? else { return Ok(false) };
-        let bytes = stored_json::to_bytes(&value);
-        let put = self.store.put(collection, &scope.document_key(key), bytes, expected, clock::now());
-        let Ok(version) = put.await.map_err(store_fault)? else { return Ok(false) };
+        let (bytes, stored_key) = (stored_json::to_bytes(&value), scope.document_key(key));
+        let put = async |expected| {
+            let put = self.store.put(collection, &stored_key, bytes.clone(), expected, clock::now());
+            put.await.map_err(store_fault)
+        };
+        let version = match put(expected).await? {
+            Ok(version) => version,
+            // A damaged document counts as missing, as in `get`. Otherwise no request could ever replace it.
+            Err(_) if *replaces == Replaces::Nothing => {
+                let found = self.store.get(collection, &stored_key).await.map_err(store_fault)?;
+                let damaged = found.filter(|document| stored_json::parse(&document.value).is_none());
+                let Some(damaged) = damaged else { return Ok(false) };
+                let Ok(version) = put(Expect::Version(damaged.version)).await? else { return Ok(false) };
+                version
+            }
+            Err(_) => return Ok(false),
+        };
         let document = ReceiverDocument { key, value: &value, version };
         self.deliveries.receiver_added(collection, document, scope).await;
         Ok(true)

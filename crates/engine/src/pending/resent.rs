@@ -1,4 +1,4 @@
-//! SessionSearch of the session that a request continues if its client sends the whole conversation with each request
+//! Search for the session that a request continues if its client sends the whole conversation with each request
 //! ([`interlingua_core::call::Resent`]).
 //!
 //! Several conversations may share one session name, because clients edit messages, retry from an earlier message, or
@@ -14,7 +14,7 @@ use interlingua_core::answer::{Open, native};
 use interlingua_core::call::Resent;
 use interlingua_core::model::{Input, Message, MessageType, Role};
 use interlingua_core::pending::PendingKind;
-use interlingua_core::{Fault, Owner, RunId};
+use interlingua_core::{Fault, Json, Owner, RunId};
 
 use super::index::PendingIndex;
 use super::recent::RecentLists;
@@ -27,7 +27,8 @@ const BRANCHES: RecentLists<String> = RecentLists {
     collection: "branches",
     max_len: 8,
     is_refreshed: false,
-    parse: |json| json.decode().unwrap_or_default(),
+    // A later version may add items of another form.
+    parse: |json| json.decode::<Vec<Json>>().unwrap_or_default().iter().filter_map(Json::decode).collect(),
 };
 /// Further answers of a request are ignored here. A session has at most this many open items.
 const MAX_ANSWERS: usize = 256;

@@ -17,7 +17,7 @@ use interlingua_core::{Fault, Json, RunCall, RunId, RunPolicy};
 use tokio::sync::oneshot;
 
 use crate::agent::Agent;
-use crate::sessions::{Basis, MessageOrigin, Queued, Session, TurnGuard};
+use crate::sessions::{Basis, KnownEntries, MessageOrigin, Queued, Session, TurnGuard};
 use interlingua_callers::{Caller, Permit, Use};
 use interlingua_observe::RequestLog;
 use interlingua_upstream::pool::EndpointKey;
@@ -146,8 +146,8 @@ pub(crate) struct Prepared {
     pub(crate) taken: Option<TakenAnswers>,
     /// True if a pending item was decided: the session has to be safe before the agent is called.
     pub(crate) decided: bool,
-    /// The index after the last entry of the session that it was prepared from.
-    pub(crate) known_entries: u64,
+    /// The entries of the session that it was prepared from.
+    pub(crate) known_entries: KnownEntries,
     /// True if the agent remembers something else than the entries, also after the turn: it did not get the history,
     /// because the turn answers an item that only its own session has.
     pub(crate) leaves_stale: bool,

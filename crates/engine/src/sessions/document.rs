@@ -14,7 +14,7 @@ use interlingua_core::model::Message;
 use interlingua_core::{End, Extra, Fault, FaultKind, Json, Owner, RunId};
 use serde::{Deserialize, Serialize};
 
-use super::entry::{Entry, EntryList, unreadable};
+use super::entry::{Entry, EntryList, KnownEntries, LateChanges, Replacement, unreadable};
 use super::{unknown_fields, upstream_ids};
 use interlingua_base::clock;
 use interlingua_upstream::pool::EndpointKey;
@@ -64,6 +64,12 @@ pub(crate) struct SessionDoc {
     /// Ids of removed items that were part of runs.
     #[serde(default)]
     pub(super) removed: BTreeSet<String>,
+    /// The number of removals of items since the session was loaded, as far as this process knows of them.
+    #[serde(skip)]
+    pub(super) removals: u64,
+    /// `None`: no replacement of the entries is prepared.
+    #[serde(skip)]
+    pub(super) late: Option<LateChanges>,
     /// The session's id at the agent, if it differs from `id`. `None` also for sessions that were stored before the
     /// gateway gave agents other ids: the agent keeps the client's id for them.
     #[serde(default)]
@@ -136,6 +142,8 @@ impl SessionDoc {
             replaced: 0..0,
             inline_entries: Vec::new(),
             removed: BTreeSet::new(),
+            removals: 0,
+            late: None,
             upstream_id: (upstream_id != id).then_some(upstream_id),
             home: None,
             user_id: None,
@@ -226,11 +234,16 @@ impl SessionDoc {
     pub(super) fn entries(&self) -> EntryList {
         EntryList {
             indices: self.first..self.next,
+            removals: self.removals,
             seen: self.seen,
             unsaved: self.unsaved.clone(),
             last_run: self.last,
             is_cut: self.is_cut,
         }
+    }
+
+    pub(super) const fn known_entries(&self) -> KnownEntries {
+        KnownEntries { end: self.next, removals: self.removals }
     }
 
     /// True if the session can begin again with other messages: it is no conversation, has only the messages that it
@@ -296,7 +309,9 @@ impl SessionDoc {
     /// Notes that the store has the entries at these indices, and that it has deleted the replaced ones.
     pub(super) fn note_written(&mut self, indices: &[u64], replaced: Range<u64>) {
         for index in indices {
-            self.unsaved.remove(index);
+            if let (Some(entry), Some(late)) = (self.unsaved.remove(index), &mut self.late) {
+                late.note_written(*index, entry);
+            }
         }
         if self.replaced.start == replaced.start {
             self.replaced.start = replaced.end;
@@ -311,6 +326,21 @@ impl SessionDoc {
         self.unsaved.clear();
         (self.first, self.bytes, self.last) = (self.next, 0, None);
         entries.into_iter().for_each(|entry| self.push(entry));
+    }
+
+    /// Replaces the entries before a turn is added. They stay if another replica has changed them since the replacement
+    /// was prepared. Returns the index after the last entry that the agent has received.
+    pub(super) fn replace_before_turn(&mut self, mut replacement: Replacement) -> u64 {
+        if let Some(late) = self.late.take() {
+            if late.is_outdated {
+                return self.seen;
+            }
+            late.repeat_in(&mut replacement, &self.unsaved);
+        }
+        let received = replacement.entries.len() as u64;
+        replacement.entries.append(&mut replacement.added);
+        self.replace(replacement.entries);
+        self.first + received
     }
 
     /// Takes back the entry of a turn that could not be written. The next entry takes its index.

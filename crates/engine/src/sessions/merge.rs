@@ -13,6 +13,8 @@ use super::document::SessionDoc;
 /// Applies the changes from `base` to `mine` to `theirs`. Entries that are not written yet follow the entries of
 /// `theirs`. The function names every field, so that a field without a rule does not compile.
 pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -> SessionDoc {
+    // The others write no entries that are not theirs, so only a removal makes the messages fewer.
+    let has_removed = theirs.removed != base.removed || theirs.bytes < base.bytes;
     let mut merged = SessionDoc {
         updated_at: mine.updated_at.max(theirs.updated_at),
         is_conversation: mine.is_conversation || theirs.is_conversation,
@@ -45,14 +47,25 @@ pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -
         inline_entries: theirs.inline_entries.clone(),
         removed: theirs.removed.clone(),
         seen: theirs.seen,
+        // Facts of this process.
+        removals: mine.removals + u64::from(has_removed),
+        late: mine.late.clone(),
         // The next write adds its own id.
         writes: theirs.writes.clone(),
         // This version never changes them.
         unknown: theirs.unknown.clone(),
     };
 
+    if let Some(late) = &mut merged.late {
+        late.is_outdated |= theirs.next != base.next || theirs.bytes < base.bytes;
+    }
+
     let is_replaced = mine.first != base.first;
-    if is_replaced {
+    if is_replaced && mine.begun == base.begun {
+        replace_known(base, mine, &mut merged);
+        merged.stale |= has_removed;
+    } else if is_replaced {
+        // The session began again, which replaces their entries, too.
         merged.replace(mine.unsaved.values().cloned().collect());
         merged.removed.clone_from(&mine.removed);
         (merged.begun, merged.seen) = (shifted(mine.begun, mine, &merged), shifted(mine.seen, mine, &merged));
@@ -62,13 +75,35 @@ pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -
         let removed_here = (base.bytes + unsaved_bytes(mine)).saturating_sub(mine.bytes);
         merged.bytes = merged.bytes.saturating_sub(removed_here);
         if mine.seen != base.seen {
-            merged.seen = if mine.seen == mine.next { merged.next } else { mine.seen };
-            // Another client added entries that the agent did not receive.
-            merged.stale |= theirs.next != base.next;
+            // Another client has added entries that the agent has not received, or removed some that it has.
+            let has_added = theirs.next != base.next;
+            merged.seen = if has_added { mine.seen.min(base.next) } else { mine.seen };
+            merged.stale |= has_added || has_removed;
+        } else if theirs.seen != base.seen {
+            merged.stale |= removed_here > 0;
         }
     }
 
     merged
+}
+
+/// Replaces the entries that both sides had by those of `mine`. `merged` holds the entries of the other side. Its new
+/// ones stay, in front of those of `mine`.
+fn replace_known(base: &SessionDoc, mine: &SessionDoc, merged: &mut SessionDoc) {
+    let kept = base.next.max(merged.first).min(merged.next)..merged.next;
+    merged.replaced = merged.first..kept.start;
+    merged.first = kept.start;
+    merged.unsaved = merged.unsaved.split_off(&kept.start);
+    merged.bytes = merged.bytes.saturating_sub(base.bytes);
+    if kept.is_empty() {
+        merged.last = None;
+    }
+
+    mine.unsaved.values().cloned().for_each(|entry| merged.push(entry));
+    merged.removed.extend(mine.removed.iter().cloned());
+    // The agent has not received the entries of the other side.
+    merged.seen = if kept.is_empty() { shifted(mine.seen, mine, merged) } else { kept.start };
+    merged.stale |= !kept.is_empty();
 }
 
 /// `mine` if it differs from `base`, `theirs` otherwise.
@@ -157,6 +192,36 @@ mod tests {
     }
 
     #[test]
+    fn an_item_that_was_removed_during_a_turn_of_the_other_side_makes_the_agent_outdated() {
+        let mut base = doc();
+        base.append(&[said("one")]).expect("room");
+        let base = written(base);
+        let (mut turn, mut removal) = (base.clone(), base.clone());
+        turn.push(Entry::Turn { run: RunId(uuid::Uuid::from_u128(7)), turn: 0 });
+        turn.seen = turn.next;
+        // The agent has not received the item yet, as far as that side knows.
+        removal.bytes = 0;
+
+        assert!(!rebase(&base, &turn, base.clone()).stale);
+        assert!(rebase(&base, &turn, removal.clone()).stale);
+        assert!(rebase(&base, &removal, written(turn.clone())).stale);
+
+        let merged = rebase(&base, &base, removal);
+        assert_eq!((merged.stale, merged.removals), (false, 1), "the end of a turn under way notes it");
+    }
+
+    #[test]
+    fn the_agent_has_not_received_messages_that_the_other_side_added_during_a_turn() {
+        let base = doc();
+        let (mut mine, mut theirs) = (base.clone(), base.clone());
+        theirs.append(&[said("theirs")]).expect("room");
+        mine.push(Entry::Turn { run: RunId(uuid::Uuid::from_u128(7)), turn: 0 });
+        mine.seen = mine.next;
+        let merged = rebase(&base, &mine, written(theirs));
+        assert_eq!((merged.seen, merged.next, merged.stale), (0, 2, true));
+    }
+
+    #[test]
     fn changes_of_one_side_are_kept() {
         let base = doc();
         let (mut mine, mut theirs) = (base.clone(), base.clone());
@@ -201,6 +266,28 @@ mod tests {
         let merged = rebase(&base, &mine, written(theirs));
         assert_eq!((merged.first, merged.next, merged.begun, merged.seen), (2, 4, 4, 2));
         assert_eq!((ids(&merged), merged.replaced.clone()), (vec!["a", "b"], 0..2));
+    }
+
+    #[test]
+    fn entries_that_the_other_side_adds_stay_if_a_branch_replaces_the_others() {
+        let mut base = doc();
+        base.append(&[said("early")]).expect("room");
+        let base = written(base);
+        let mut mine = base.clone();
+        mine.replace(vec![Entry::from_message(&said("chain")), Entry::from_message(&said("early"))]);
+        mine.push(Entry::Turn { run: RunId(uuid::Uuid::from_u128(7)), turn: 0 });
+        mine.seen = mine.first + 1;
+
+        let merged = rebase(&base, &mine, base.clone());
+        assert_eq!((merged.first, merged.next, merged.seen, merged.stale), (1, 4, 2, false));
+        assert_eq!((merged.replaced.clone(), merged.bytes), (0..1, mine.bytes));
+
+        let mut theirs = base.clone();
+        theirs.append(&[said("late")]).expect("room");
+        let merged = rebase(&base, &mine, written(theirs.clone()));
+        assert_eq!((merged.first, merged.next, merged.seen, merged.stale), (1, 5, 1, true));
+        assert_eq!((merged.replaced.clone(), merged.bytes), (0..1, mine.bytes + theirs.bytes - base.bytes));
+        assert_eq!(merged.unsaved.keys().copied().collect::<Vec<_>>(), [2, 3, 4]);
     }
 
     #[test]

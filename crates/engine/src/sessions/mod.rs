@@ -24,7 +24,7 @@ pub use self::open_items::{COLLECTION as OPEN_ITEMS, OpenItem, OpenItems};
 pub(crate) use self::basis::Basis;
 #[cfg(test)]
 pub(crate) use self::document::SessionDoc;
-pub(crate) use self::entry::{Entry, EntryList};
+pub(crate) use self::entry::{Entry, EntryList, KnownEntries, Replacement};
 pub(crate) use self::message_ids::MessageOrigin;
 pub(crate) use self::page::PageSelection;
 pub(crate) use self::session::{Lifetime, Queued, Session, TurnGuard};

@@ -6,18 +6,12 @@ use interlingua_core::call::SessionView;
 use interlingua_core::model::Message;
 use interlingua_core::{Extra, Fault, RunId};
 
-use super::entry::EntryList;
 use super::session::Session;
 
 impl Session {
     /// Its state, without items and without the state of its latest run.
     pub(crate) fn view(&self) -> SessionView {
         self.doc().view()
-    }
-
-    /// Its entries at this moment.
-    pub(crate) fn entries(&self) -> EntryList {
-        self.doc().entries()
     }
 
     /// Adds messages: all of them, or none if there is no room.
@@ -43,11 +37,6 @@ impl Session {
         self.doc().is_conversation
     }
 
-    /// True if it never had an entry.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.doc().is_empty()
-    }
-
     /// The latest run, also if no entry names it.
     pub(crate) fn latest(&self) -> Option<RunId> {
         self.doc().latest
@@ -64,28 +53,38 @@ impl Session {
         doc.named_user().zip(user).is_none_or(|(known, user)| known == user)
     }
 
+    /// True if items of turns were removed.
+    pub(crate) fn has_removed_items(&self) -> bool {
+        !self.doc().removed.is_empty()
+    }
+
     /// True if the item of a turn was removed.
     pub(crate) fn is_removed(&self, item: &str) -> bool {
         self.doc().removed.contains(item)
+    }
+
+    /// The ids of removed items of the turns of a run.
+    pub(crate) fn removed_items_of(&self, run: RunId) -> Vec<String> {
+        let doc = self.doc();
+        if doc.removed.is_empty() {
+            return Vec::new();
+        }
+        // The ids of the items of a turn contain the id of its run.
+        let run = run.0.simple().to_string();
+        doc.removed.iter().filter(|id| id.contains(&run)).cloned().collect()
+    }
+
+    /// Hides items of turns that the session gets from another one, where they were removed.
+    pub(crate) fn hide_items(&self, items: Vec<String>) {
+        self.doc().removed.extend(items);
     }
 
     /// Hides an item of a turn. False: it was removed before.
     pub(crate) fn remove_turn_item(&self, item: &str) -> bool {
         let mut doc = self.doc();
         let is_new = doc.removed.insert(item.to_owned());
+        doc.removals += u64::from(is_new);
         doc.stale |= is_new;
         is_new
-    }
-
-    /// Removes an entry that holds a message of so many bytes. `was_stored`: it was deleted from the store just now.
-    /// False: another call has removed it.
-    pub(super) fn remove_message(&self, index: u64, bytes: u64, was_stored: bool) -> bool {
-        let mut doc = self.doc();
-        let was_there = doc.unsaved.remove(&index).is_some() || was_stored;
-        if was_there {
-            doc.bytes = doc.bytes.saturating_sub(bytes);
-            doc.stale |= index < doc.seen;
-        }
-        was_there
     }
 }

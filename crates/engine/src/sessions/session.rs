@@ -362,6 +362,7 @@ impl Session {
 fn as_stored(mut doc: SessionDoc) -> SessionDoc {
     doc.unsaved.clear();
     doc.replaced = 0..0;
+    doc.late = None;
     doc
 }
 

@@ -12,6 +12,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use interlingua_core::call::SessionView;
 use interlingua_core::{Fault, FaultKind, Owner, RunId};
+use tokio::sync::OwnedMutexGuard;
 
 use super::document::SessionDoc;
 use super::entries::SessionEntries;
@@ -198,6 +199,15 @@ impl SessionTable {
     /// first.
     pub(crate) fn is_users(&self, session: &Session, user: Option<&str>) -> bool {
         user.is_none_or(|user| self.is_sole_writer() || session.claim_user(user))
+    }
+
+    /// Blocks writes of a session until the guard is dropped. Reads what other replicas have written first.
+    pub(crate) async fn block_writes(&self, session: &Session) -> Result<OwnedMutexGuard<()>, Fault> {
+        let saving = Arc::clone(&session.saving).lock_owned().await;
+        if !self.is_sole_writer() && !session.lives_in_memory() && session.stored_version().is_some() {
+            self.read_again(session).await?;
+        }
+        Ok(saving)
     }
 
     /// Reads a session again. Changes of this process that are not written yet are kept.

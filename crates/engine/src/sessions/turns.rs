@@ -10,7 +10,7 @@ use interlingua_core::model::Input;
 use interlingua_core::pending::{Pending, PendingKind};
 use interlingua_core::{End, Fault, Json, RunId};
 
-use super::entry::{Entry, EntryList};
+use super::entry::{Entry, EntryList, KnownEntries, LateChanges, Replacement};
 use super::session::Session;
 use interlingua_upstream::pool::EndpointKey;
 
@@ -38,8 +38,8 @@ pub(crate) struct Admission {
     pub(crate) outcome: Outcome,
     /// The run that asked the first open item, or the latest run.
     pub(crate) asked_by: Option<RunId>,
-    /// The index after the last entry.
-    pub(crate) entries_end: u64,
+    /// The entries of the session after that.
+    pub(crate) entries: KnownEntries,
 }
 
 /// The memory of the agent after a turn.
@@ -63,8 +63,8 @@ pub(crate) struct TurnNote<'a> {
     /// The answers that the turn gave.
     pub(crate) taken: Option<TakenAnswers>,
     pub(crate) memory: AgentMemory,
-    /// The index after the last entry that the turn was prepared from.
-    pub(crate) known_entries: u64,
+    /// The entries that the turn was prepared from.
+    pub(crate) known_entries: KnownEntries,
     /// True if the agent was not sent the history, although it remembers something else.
     pub(crate) leaves_stale: bool,
     /// The entries and questions of the turn. `None`: it failed or was canceled.
@@ -81,8 +81,8 @@ pub(crate) struct TurnSuccess<'a> {
     /// The pending items that the turn ended with.
     pub(crate) asked: Vec<Pending>,
     pub(crate) context: AskContext<'a>,
-    /// All entries before the turn, if the session has others.
-    pub(crate) before: Option<Vec<Entry>>,
+    /// The entries before the turn. `None`: the session keeps its entries.
+    pub(crate) before: Option<Replacement>,
     /// True if the run can be found later, in the store or over its connection.
     pub(crate) is_kept: bool,
     /// The connector's state for the next turn. `None`: as before.
@@ -92,6 +92,11 @@ pub(crate) struct TurnSuccess<'a> {
 }
 
 impl Session {
+    /// Its entries at this moment.
+    pub(crate) fn entries(&self) -> EntryList {
+        self.doc().entries()
+    }
+
     pub(crate) fn snapshot(&self) -> SessionSnapshot {
         let doc = self.doc();
         SessionSnapshot {
@@ -144,7 +149,7 @@ impl Session {
             doc.begin(entries);
         }
         let asked_by = doc.waiting.open().next().map(|open| open.run).or(doc.latest);
-        Some(Admission { outcome, asked_by, entries_end: doc.next })
+        Some(Admission { outcome, asked_by, entries: doc.known_entries() })
     }
 
     /// Checks the answers of a request whose turn is queued, and takes none of them.
@@ -219,6 +224,13 @@ impl Session {
         self.doc().handed_over.remove(&run)
     }
 
+    /// The entries that a replacement is made of. Keeps the changes that clients make until the turn is noted.
+    pub(crate) fn prepare_replacement(&self) -> EntryList {
+        let mut doc = self.doc();
+        doc.late = Some(LateChanges::new(doc.next));
+        doc.entries()
+    }
+
     /// Notes the result of a turn. Returns the items of its run that are open.
     pub(crate) fn note_turn(&self, note: TurnNote<'_>) -> Vec<Pending> {
         let TurnNote { run, memory, .. } = note;
@@ -236,17 +248,21 @@ impl Session {
             }
             open = doc.waiting.pending_of(run);
 
-            let branches_off = doc.is_empty() && before.as_ref().is_some_and(|before| !before.is_empty());
-            // Other requests may have put messages there during the turn, which the agent was not sent.
-            let is_behind = doc.next != note.known_entries;
-            if let Some(before) = before {
-                doc.replace(before);
-            }
+            let branches_off = before.as_ref().is_some_and(|before| before.is_branch && !before.entries.is_empty());
+            let has_unsent = before.as_ref().is_some_and(|before| !before.added.is_empty());
+            // Clients may have added messages during the turn, which the agent has not received, or removed some that
+            // it has received.
+            let is_behind = has_unsent || doc.known_entries() != note.known_entries;
+            let received_to = match before {
+                Some(before) => doc.replace_before_turn(before),
+                None => note.known_entries.end,
+            };
             if is_kept {
                 doc.push(Entry::Turn { run, turn: note.turn });
             }
             if memory == AgentMemory::Current {
-                doc.seen = doc.next;
+                // The turn itself is behind the messages that were added during it.
+                doc.seen = if is_behind { received_to } else { doc.next };
                 doc.stale = !is_kept || is_behind || note.leaves_stale;
             } else {
                 doc.stale |= branches_off;
@@ -255,6 +271,7 @@ impl Session {
                 (doc.connector_state, doc.connector_user) = (state, user);
             }
         }
+        doc.late = None;
         doc.stale |= memory == AgentMemory::Unclear;
         if note.home.is_some() {
             doc.home = note.home.filter(|_| !note.is_home_lost);
@@ -287,12 +304,13 @@ impl Session {
 mod tests {
     use interlingua_core::Owner;
     use interlingua_core::model::Message;
+    use interlingua_store::Version;
 
     use super::*;
     use crate::sessions::document::SessionDoc;
     use crate::sessions::session::SessionKey;
 
-    fn note(known_entries: u64) -> TurnNote<'static> {
+    fn note(known_entries: KnownEntries) -> TurnNote<'static> {
         let run = RunId(uuid::Uuid::from_u128(7));
         let context = AskContext {
             run,
@@ -319,17 +337,103 @@ mod tests {
         }
     }
 
+    fn session() -> Session {
+        let owner = Owner::from_key("ann");
+        Session::new(SessionKey::new("friday", &owner, "s"), &owner, SessionDoc::new("s", "friday", &owner, None))
+    }
+
+    fn entry(text: &str) -> Entry {
+        Entry::from_message(&Message::user(text))
+    }
+
     #[test]
     fn an_agent_is_sent_messages_again_that_were_added_during_a_turn() {
-        let owner = Owner::from_key("ann");
-        let session =
-            Session::new(SessionKey::new("friday", &owner, "s"), &owner, SessionDoc::new("s", "friday", &owner, None));
+        let session = session();
         session.append(&[Message::user("before")]).expect("room");
-        session.note_turn(note(1));
+        session.note_turn(note(session.entries().known()));
         assert!(!session.snapshot().is_stale, "the agent was sent the message with the turn");
 
+        let known = session.entries().known();
         session.append(&[Message::user("during the next turn")]).expect("room");
-        session.note_turn(note(2));
+        session.note_turn(note(known));
         assert!(session.snapshot().is_stale);
+        assert_eq!(session.entries().unseen(), 2..4);
+    }
+
+    #[test]
+    fn an_agent_remembers_something_else_after_an_item_was_removed_during_a_turn() {
+        for of_turn in [false, true] {
+            let session = session();
+            let message = Message::user("before");
+            session.append(std::slice::from_ref(&message)).expect("room");
+            let known = session.entries().known();
+            let is_removed = match of_turn {
+                true => session.remove_turn_item("item"),
+                false => session.remove_message(0, &Entry::from_message(&message), true),
+            };
+            session.note_turn(note(known));
+            assert!(is_removed && session.snapshot().is_stale, "{of_turn}");
+
+            session.note_turn(note(session.entries().known()));
+            assert!(!session.snapshot().is_stale, "{of_turn}: the agent was sent the history");
+        }
+    }
+
+    #[test]
+    fn a_branch_keeps_the_messages_that_clients_add_while_its_entries_are_read() {
+        let session = session();
+        let known = session.entries().known();
+        session.append(&[Message::user("early")]).expect("room");
+        let early = session.doc().unsaved.values().cloned().collect();
+        let list = session.prepare_replacement();
+        session.append(&[Message::user("written"), Message::user("removed"), Message::user("late")]).expect("room");
+        session.doc().note_written(&[0, 1, 2], 0..0);
+        let removed = entry("removed");
+        assert!(session.remove_message(2, &removed, true));
+
+        let before = Replacement { entries: vec![entry("chain")], added: early, is_branch: true };
+        let mut note = note(known);
+        note.success.as_mut().expect("success").before = Some(before);
+        session.note_turn(note);
+
+        let entries = session.doc().unsaved.clone();
+        let texts: Vec<_> = entries.values().map(|entry| entry.to_message().map(|message| message.text())).collect();
+        let texts: Vec<_> = texts.iter().map(|text| text.as_deref().unwrap_or("the turn")).collect();
+        assert_eq!(texts, ["chain", "early", "written", "late", "the turn"]);
+        assert_eq!((list.known().end, session.doc().replaced.clone()), (1, 0..4));
+        assert_eq!(session.entries().unseen(), 5..9, "all but the chain");
+    }
+
+    #[test]
+    fn a_branch_keeps_its_entries_if_another_replica_changes_them_while_they_are_read() {
+        for removes in [false, true] {
+            let session = session();
+            session.append(&[Message::user("mine")]).expect("room");
+            let mine = session.doc().unsaved[&0].clone();
+            let known = session.entries().known();
+            let mut theirs = session.doc().blank();
+            if removes {
+                let mut stored = session.doc().clone();
+                stored.unsaved.clear();
+                session.doc().note_written(&[0], 0..0);
+                session.note_stored(Version(1), stored.clone());
+                theirs = SessionDoc { bytes: 0, ..stored };
+            } else {
+                theirs.push(entry("theirs"));
+                theirs.unsaved.clear();
+            }
+
+            session.prepare_replacement();
+            session.update_from(Version(2), theirs);
+            let before = Replacement { entries: vec![entry("chain")], added: vec![mine], is_branch: true };
+            let mut note = note(known);
+            note.success.as_mut().expect("success").before = Some(before);
+            session.note_turn(note);
+
+            let doc = session.doc().clone();
+            let unsaved: Vec<u64> = doc.unsaved.keys().copied().collect();
+            assert_eq!(unsaved, if removes { vec![1] } else { vec![1, 2] }, "{removes}");
+            assert_eq!((doc.first, doc.replaced, doc.seen, doc.stale), (0, 0..0, 0, true), "{removes}");
+        }
     }
 }

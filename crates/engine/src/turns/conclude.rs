@@ -126,7 +126,14 @@ impl Concluder {
         let was_prepared = prepared.is_some();
         let changes_session = was_prepared || ended.is_withdrawn;
         let (branch, stored) = (turn.spoken.basis.branch(None), turn.policy.stored);
-        let before = Box::pin(self.transcripts.entries_before(&turn.session, branch, stored, is_of_connection)).await;
+        let before = if ended.is_good() && prepared.is_some() && !ended.is_withdrawn {
+            Box::pin(self.transcripts.entries_before(&turn.session, branch, stored, is_of_connection)).await
+        } else {
+            None
+        };
+        if stored {
+            turn.session.store_from_now_on();
+        }
         let open = if ended.is_withdrawn {
             // As if the agent had not been called.
             turn.session.pending_of(run.id())

@@ -114,7 +114,8 @@ impl ContextBuilder {
         let replaces_entries = begins.is_some();
         let begins_with_messages = begins.as_ref().is_some_and(|entries| !entries.is_empty());
         let admission = session.admit(input, answers, spoken.answer_policy, now, begins);
-        let Admission { outcome, asked_by, entries_end } = admission.ok_or_else(|| faults::busy(&session.id))?;
+        let Admission { outcome, asked_by, entries: admitted_entries } =
+            admission.ok_or_else(|| faults::busy(&session.id))?;
         let (taken, input, answered, freed) = match outcome {
             answer::Outcome::Send { taken, input, answered, freed } => (taken, input, answered, freed),
             answer::Outcome::Wait(reason) => {
@@ -152,7 +153,7 @@ impl ContextBuilder {
             freed,
             taken: Some(taken),
             decided,
-            known_entries: if replaces_entries { entries_end } else { snapshot.entries.end() },
+            known_entries: if replaces_entries { admitted_entries } else { snapshot.entries.known() },
             leaves_stale,
             begins: begins_with_messages,
             input: recorded,
@@ -175,7 +176,7 @@ impl ContextBuilder {
     ) -> Result<(), Fault> {
         let entries = session.entries();
         let past = self.past(session, &entries, agent, &spoken.basis).await?;
-        prepared.known_entries = entries.end();
+        prepared.known_entries = entries.known();
         prepared.leaves_stale = false;
         let before = Before::History(noting_cut(past, &mut prepared.losses));
 
@@ -232,10 +233,11 @@ impl ContextBuilder {
         let before = if sends_all {
             let past = self.past(session, entries, agent, basis).await?;
             Before::History(noting_cut(past, &mut losses))
-        } else if is_exact {
-            // Messages that were added to the session since the last call of the agent.
-            Before::Unseen(self.transcripts.unseen(session, entries).await?)
+        } else if is_exact && !leaves_stale {
+            // What was put into the session since the agent was called last.
+            Before::Unseen(self.transcripts.unseen(session, entries, needs_history).await?)
         } else {
+            // Nothing, or everything with the next turn.
             Before::Unseen(Vec::new())
         };
 

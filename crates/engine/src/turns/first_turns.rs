@@ -135,7 +135,7 @@ impl FirstTurns {
             request: AgentRequest { input: Input::default(), ..spoken.request.clone() },
             labels,
             tags,
-            retention: owner_of_new_run(&agent, &session, scope),
+            retention: None,
         };
         let id = id.unwrap_or_else(clock::new_id);
         Ok((TurnPlan { agent, session, guard, id, info, spoken, policy, permits, attachments }, named))
@@ -222,8 +222,10 @@ impl FirstTurns {
         scope: &Scope,
     ) -> (Follower, oneshot::Receiver<Result<(), Fault>>, impl Future<Output = Result<(), Fault>> + use<>) {
         let TurnPlan { agent, session, id, mut info, spoken, policy, permits, attachments, .. } = plan;
-        // A run may wait before this for others of its session to be stopped.
+        // A run may wait before this for others of its session to be stopped. The session may become a conversation
+        // meanwhile.
         info.changed_at = clock::now();
+        info.retention = owner_of_new_run(&agent, &session, scope);
         let is_background = info.delivery == Delivery::Background;
         let (saved, saved_receiver) = is_background.then(oneshot::channel).unzip();
         let mut record = Record::new(Run::new(id, agent.name.clone(), session.id.clone(), info.changed_at));

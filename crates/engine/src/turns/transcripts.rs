@@ -12,7 +12,7 @@ use interlingua_core::{End, Fault, Run, RunId};
 
 use crate::agent::HistoryLimit;
 use crate::runs::RunTable;
-use crate::sessions::{Entry, EntryList, MessageOrigin, Session, sizes};
+use crate::sessions::{Entry, EntryList, MessageOrigin, Replacement, Session, sizes};
 
 /// The maximum number of turns that a branch copies from the session that it branches off.
 const MAX_CHAIN_TURNS: usize = 1000;
@@ -47,6 +47,9 @@ impl HistoryBudget {
     /// Adds an older turn. False: the limit is reached. The latest turn is added whatever its size if it has a question:
     /// the answer makes no sense without it.
     fn add(&mut self, messages: Vec<Said>) -> bool {
+        if messages.is_empty() {
+            return true;
+        }
         self.bytes += size_of(&messages);
         let is_needed = self.turns.is_empty() && has_question(&messages);
         let has_room = self.turns.len() < self.limit.turns && (self.bytes <= self.limit.bytes || is_needed);
@@ -80,7 +83,7 @@ impl Transcripts {
         let mut budget = HistoryBudget::new(limit);
         for indices in list.windows(true) {
             for (_, entry) in self.runs.sessions().entries().read(session, list, indices).await?.into_iter().rev() {
-                let Some(messages) = self.messages_of(&entry).await? else { continue };
+                let Some(messages) = self.messages_of(session, &entry).await? else { continue };
                 if !budget.add(messages) {
                     return Ok(budget.finish(true));
                 }
@@ -94,12 +97,15 @@ impl Transcripts {
     pub(super) async fn chain(&self, last: RunId, limit: HistoryLimit) -> Result<Past, Fault> {
         let mut budget = HistoryBudget::new(limit.of_chains());
         let (mut next, mut first) = (Some(last), last);
+        // Stays in memory until the next one is found: most runs of a chain have the same session.
+        let mut session = None;
         while let Some(id) = next {
             let Some(handle) = self.runs.find(id).await? else { break };
+            let session = session.insert(self.runs.session_of(&handle).await?);
             let (messages, previous) = handle.view(|view| {
                 let run = view.run();
                 let messages: Vec<Said> = if is_in_history(run) || id == last {
-                    (0..run.turns.len()).flat_map(|turn| turn_messages(id, run, turn, is_history)).collect()
+                    (0..run.turns.len()).flat_map(|turn| kept_messages(session, id, run, turn)).collect()
                 } else {
                     Vec::new()
                 };
@@ -119,12 +125,16 @@ impl Transcripts {
         Ok(budget.finish(is_cut))
     }
 
-    /// The entries of a session that branches off after a run: the turns of that run and of its predecessors.
-    async fn chain_entries(&self, last: RunId) -> Result<Vec<Entry>, Fault> {
-        let mut entries = Vec::new();
+    /// The entries of a session that branches off after a run: the turns of that run and of its predecessors. Also
+    /// returns the ids of the items of these turns that were removed.
+    async fn chain_entries(&self, last: RunId) -> Result<(Vec<Entry>, Vec<String>), Fault> {
+        let (mut entries, mut removed) = (Vec::new(), Vec::new());
         let (mut next, mut first) = (Some(last), last);
+        // Stays in memory until the next one is found: most runs of a chain have the same session.
+        let mut session = None;
         while let Some(id) = next.filter(|_| entries.len() < MAX_CHAIN_TURNS) {
             let Some(handle) = self.runs.find(id).await? else { break };
+            removed.extend(session.insert(self.runs.session_of(&handle).await?).removed_items_of(id));
             next = handle.view(|view| {
                 let run = view.run();
                 if is_in_history(run) || id == last {
@@ -140,7 +150,7 @@ impl Transcripts {
             entries.extend(self.initial_entries(first).await?.into_iter().rev());
         }
         entries.reverse();
-        Ok(entries)
+        Ok((entries, removed))
     }
 
     /// The messages before the first run of a session, which its client sent. Empty if `run` is not the first run.
@@ -165,20 +175,32 @@ impl Transcripts {
     }
 
     /// The messages that the agent has not received: added by clients, or from turns in which it was not called.
-    pub(super) async fn unseen(&self, session: &Session, list: &EntryList) -> Result<Vec<Said>, Fault> {
+    /// `is_stale`: the agent remembers something else than the entries. Then the turns that an agent has answered are
+    /// left out: it may have taken them while clients added messages.
+    pub(super) async fn unseen(&self, session: &Session, list: &EntryList, is_stale: bool) -> Result<Vec<Said>, Fault> {
         let mut unseen = Vec::new();
         for (_, entry) in self.runs.sessions().entries().read(session, list, list.unseen()).await? {
-            unseen.extend(self.messages_of(&entry).await?.unwrap_or_default());
+            if is_stale && self.is_answered(&entry).await? {
+                continue;
+            }
+            unseen.extend(self.messages_of(session, &entry).await?.unwrap_or_default());
         }
         Ok(unseen)
     }
 
-    /// The messages of an entry. `None`: its run was deleted.
-    async fn messages_of(&self, entry: &Entry) -> Result<Option<Vec<Said>>, Fault> {
+    /// True for a turn with an answer of the agent. A turn that is only recorded has none.
+    async fn is_answered(&self, entry: &Entry) -> Result<bool, Fault> {
+        let Entry::Turn { run, turn } = entry else { return Ok(false) };
+        let Some(handle) = self.runs.find(*run).await? else { return Ok(false) };
+        Ok(handle.view(|view| !view.run().messages_of(*turn as usize).is_empty()))
+    }
+
+    /// The messages of an entry of a session, without removed items. `None`: its run was deleted.
+    async fn messages_of(&self, session: &Session, entry: &Entry) -> Result<Option<Vec<Said>>, Fault> {
         match entry {
             Entry::Turn { run, turn } => {
-                let handle = self.runs.find(*run).await?;
-                Ok(handle.map(|handle| handle.view(|view| turn_messages(*run, view.run(), *turn as usize, is_history))))
+                let Some(handle) = self.runs.find(*run).await? else { return Ok(None) };
+                Ok(Some(handle.view(|view| kept_messages(session, *run, view.run(), *turn as usize))))
             }
             Entry::Message { .. } => Ok(Some(message_of(entry).into_iter().collect())),
         }
@@ -186,7 +208,7 @@ impl Transcripts {
 
     /// The entries that replace those of a session before a turn is added to it. `None`: the session keeps its entries.
     ///
-    /// A new branch gets the entries up to the run `branch`. If the session becomes `stored`, runs that end with their
+    /// A new branch gets the entries up to the run `branch`. If the session is `stored`, runs that end with their
     /// `connection` are replaced by their messages. A failure is only logged, because the turn itself succeeded.
     pub(super) async fn entries_before(
         &self,
@@ -194,28 +216,59 @@ impl Transcripts {
         branch: Option<RunId>,
         stored: bool,
         connection: bool,
-    ) -> Option<Vec<Entry>> {
-        let is_empty = session.is_empty();
-        let known =
-            if stored && connection { self.runs.sessions().entries().read_all(session).await } else { Ok(Vec::new()) };
-        let known = known.inspect_err(log_unreadable).unwrap_or_default();
-        let has_unstored = known.iter().any(|entry| self.is_unstored(entry));
-        if stored {
-            session.store_from_now_on();
+    ) -> Option<Replacement> {
+        let replacement = self.replacement(session, branch, stored, connection).await;
+        replacement.inspect_err(log_unreadable).ok().flatten()
+    }
+
+    async fn replacement(
+        &self,
+        session: &Session,
+        branch: Option<RunId>,
+        stored: bool,
+        connection: bool,
+    ) -> Result<Option<Replacement>, Fault> {
+        let branch = match branch {
+            Some(run) if self.may_branch_off(session, run).await? => Some(run),
+            _ => None,
+        };
+        if branch.is_none() && !(stored && connection) {
+            return Ok(None);
         }
 
-        let entries = match branch {
-            Some(run) if is_empty => self.chain_entries(run).await,
-            _ if has_unstored => Ok(known),
-            _ => return None,
+        let list = {
+            // A write that is under way may move entries.
+            let _blocked = self.runs.sessions().block_writes(session).await?;
+            session.prepare_replacement()
+        };
+        let known = self.runs.sessions().entries().read_all(session, &list).await?;
+        let branch = branch.filter(|_| !known.iter().any(|entry| matches!(entry, Entry::Turn { .. })));
+        let (entries, added) = if let Some(run) = branch {
+            let (entries, removed) = self.chain_entries(run).await?;
+            session.hide_items(removed);
+            (entries, known)
+        } else if known.iter().any(|entry| self.is_unstored(entry)) {
+            (known, Vec::new())
+        } else {
+            return Ok(None);
         };
 
-        let entries = match entries {
-            Ok(entries) if stored => self.with_unstored_inlined(entries).await,
-            entries => entries,
-        };
+        let entries = if stored { self.with_unstored_inlined(session, entries).await? } else { entries };
+        let mut replacement = Replacement { entries, added: Vec::new(), is_branch: branch.is_some() };
+        added.into_iter().for_each(|entry| replacement.add(entry));
+        Ok(Some(replacement))
+    }
 
-        entries.inspect_err(log_unreadable).ok()
+    /// True if the session may be a new branch after a run. A turn also joins the session of that run while the run is
+    /// under way. If the run then fails and adds no entry, that session keeps the entries that it has.
+    async fn may_branch_off(&self, session: &Session, run: RunId) -> Result<bool, Fault> {
+        let list = session.entries();
+        // The agent receives the entries of a session with its first turn that ends well.
+        if !list.is_unseen() || list.is_empty() {
+            return Ok(list.is_unseen());
+        }
+        let handle = self.runs.find(run).await?;
+        Ok(handle.is_some_and(|handle| handle.view(|view| view.run().session_id != session.id)))
     }
 
     /// True if an entry refers to a run that ends with its connection.
@@ -224,11 +277,11 @@ impl Transcripts {
     }
 
     /// Replaces unstored runs by their messages, for a session that outlives them.
-    async fn with_unstored_inlined(&self, entries: Vec<Entry>) -> Result<Vec<Entry>, Fault> {
+    async fn with_unstored_inlined(&self, session: &Session, entries: Vec<Entry>) -> Result<Vec<Entry>, Fault> {
         let mut inlined = Vec::with_capacity(entries.len());
         for entry in entries {
             if self.is_unstored(&entry) {
-                let messages = self.messages_of(&entry).await?.unwrap_or_default();
+                let messages = self.messages_of(session, &entry).await?.unwrap_or_default();
                 inlined.extend(messages.iter().map(|said| Entry::from_message(&said.message)));
             } else {
                 inlined.push(entry);
@@ -326,6 +379,16 @@ fn log_unreadable(fault: &Fault) {
 /// True if a run is part of the history of its successors.
 const fn is_in_history(run: &Run) -> bool {
     matches!(run.end, Some(End::Completed | End::Incomplete) | None)
+}
+
+/// The input of one turn and its answer, as history, without the items that were removed from the session.
+fn kept_messages(session: &Session, id: RunId, run: &Run, index: usize) -> Vec<Said> {
+    let mut messages = turn_messages(id, run, index, is_history);
+    if session.has_removed_items() {
+        // The origin of a message of a turn names the turn.
+        messages.retain(|said| !session.is_removed(&said.origin.id(&run.session_id, id, 0)));
+    }
+    messages
 }
 
 /// The input of one turn, and its answer without the kinds of messages that `is_included` rejects.
