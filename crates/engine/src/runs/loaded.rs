@@ -8,6 +8,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use interlingua_core::call::RunState;
 use interlingua_core::{Fault, FaultKind, RunId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -36,6 +37,13 @@ pub struct Loaded {
 impl Loaded {
     pub(super) const fn stored(&self) -> &Arc<StoredRun> {
         &self.stored
+    }
+
+    /// The same run in the state [`RunState::Running`].
+    pub(super) fn as_running(&self) -> Self {
+        let mut stored = (*self.stored).clone();
+        stored.info.state = RunState::Running;
+        Self { stored: Arc::new(stored), _room: None }
     }
 }
 
