@@ -75,6 +75,10 @@ impl RunsElsewhere {
         let from = run.view(|view| view.record.len());
         if let Some(updates) = self.store.follow(run.id(), from) {
             let mut copies = self.lock();
+            if !run.is_followed() {
+                // The last follower has left since.
+                return;
+            }
             let of_run = copies.entry(run.id()).or_default();
             if !of_run.iter().any(|copy| Arc::ptr_eq(&copy.run, run)) {
                 of_run.push(self.copy(run, updates));

@@ -251,6 +251,8 @@ pub(crate) fn follow_copy(runs: &Arc<RunTable>, run: &RunHandle) -> Result<Optio
 
 /// Follows a run that was found, wherever it is driven.
 pub(crate) async fn follow(runs: &Arc<RunTable>, run: RunHandle) -> Result<Follower, Fault> {
+    // Until the first update: a run that is handed over waits for no client.
+    let run = if runs.is_handed_over(&run).await? { run.as_running() } else { run };
     if let Some(follower) = follow_elsewhere(runs, &run)? {
         return Ok(follower);
     }

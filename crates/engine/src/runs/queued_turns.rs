@@ -90,11 +90,15 @@ impl QueuedTurn {
 
         let id = self.run.id();
         let withdrawn = async {
-            if self.run.run_state().is_ended()
-                && self.session.withdraw(id)
-                && let Err(fault) = self.runs.sessions().save(&self.session).await
-            {
-                tracing::error!(run = %id, "the run has ended, but the session still lists its items as open: {fault}");
+            if !self.run.run_state().is_ended() || !self.session.withdraw(id) {
+                return;
+            }
+            let mut backoff = Backoff::new();
+            while let Err(fault) = self.runs.sessions().save(&self.session).await {
+                if fault.kind != FaultKind::Overloaded {
+                    return tracing::error!(run = %id, "the run has ended, but the session still lists its items as open: {fault}");
+                }
+                backoff.pause().await;
             }
         };
         let store = self.runs.store();
