@@ -101,6 +101,14 @@ impl LaterTurns {
         let (delivery, policy, labels) = (call.delivery, call.policy, call.labels.clone());
         let claim_key = call.claim.as_ref().map(|claim| claim.key.clone());
         let session = self.runs.session_of(&RunHandle::InMemory(run.pin())).await?;
+        if let Some(end) = session.handed_over(id) {
+            // Its next turn may be queued at another gateway: the run waits for no client.
+            run.update(Publish::Later, |state| {
+                if state.about.state.is_waiting() {
+                    state.fallback.get_or_insert(RunState::Ended(end));
+                }
+            });
+        }
         // A route may name another agent than the run's.
         let agent = if agent.name == run.agent.name { agent } else { &run.agent };
         let spoken = Spoken::from(call);
