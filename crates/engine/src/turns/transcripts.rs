@@ -11,11 +11,17 @@ use interlingua_core::model::{Message, MessageType};
 use interlingua_core::{End, Fault, Run, RunId};
 
 use crate::agent::HistoryLimit;
-use crate::runs::RunTable;
+use crate::runs::{RunHandle, RunTable};
 use crate::sessions::{Entry, EntryList, MessageOrigin, Replacement, Session, sizes};
 
 /// The maximum number of turns that a branch copies from the session that it branches off.
 const MAX_CHAIN_TURNS: usize = 1000;
+
+/// The maximum number of runs of a chain that are read for each turn of the history: failed runs have no turn in it.
+const RUNS_PER_TURN: usize = 2;
+
+/// The maximum number of runs of a chain that are read for a branch.
+const MAX_CHAIN_RUNS: usize = RUNS_PER_TURN * MAX_CHAIN_TURNS;
 
 /// A message of the history.
 #[derive(Clone, Debug)]
@@ -64,6 +70,34 @@ impl HistoryBudget {
     }
 }
 
+/// The sessions of the runs of a chain. Most runs of a chain have the same session, which is found once.
+struct ChainSessions<'a> {
+    runs: &'a RunTable,
+    /// Number of runs whose session was asked for.
+    visited: usize,
+    /// The agent, the session's id and the user of the latest run, and its session.
+    latest: Option<((String, String, Option<String>), Arc<Session>)>,
+}
+
+impl<'a> ChainSessions<'a> {
+    const fn new(runs: &'a RunTable) -> Self {
+        Self { runs, visited: 0, latest: None }
+    }
+
+    async fn of(&mut self, run: &RunHandle) -> Result<&Arc<Session>, Fault> {
+        self.visited += 1;
+        let key = run.view(|view| {
+            let run = view.run();
+            (run.agent.clone(), run.session_id.clone(), view.info.request.user_id.clone())
+        });
+        let latest = match self.latest.take().filter(|(known, _)| *known == key) {
+            Some(latest) => latest,
+            None => (key, self.runs.session_of(run).await?),
+        };
+        Ok(&self.latest.insert(latest).1)
+    }
+}
+
 pub(crate) struct Transcripts {
     runs: Arc<RunTable>,
 }
@@ -97,11 +131,13 @@ impl Transcripts {
     pub(super) async fn chain(&self, last: RunId, limit: HistoryLimit) -> Result<Past, Fault> {
         let mut budget = HistoryBudget::new(limit.of_chains());
         let (mut next, mut first) = (Some(last), last);
-        // Stays in memory until the next one is found: most runs of a chain have the same session.
-        let mut session = None;
+        let mut sessions = ChainSessions::new(&self.runs);
         while let Some(id) = next {
+            if sessions.visited >= RUNS_PER_TURN * budget.limit.turns {
+                return Ok(budget.finish(true));
+            }
             let Some(handle) = self.runs.find(id).await? else { break };
-            let session = session.insert(self.runs.session_of(&handle).await?);
+            let session = sessions.of(&handle).await?;
             let (messages, previous) = handle.view(|view| {
                 let run = view.run();
                 let messages: Vec<Said> = if is_in_history(run) || id == last {
@@ -130,11 +166,10 @@ impl Transcripts {
     async fn chain_entries(&self, last: RunId) -> Result<(Vec<Entry>, Vec<String>), Fault> {
         let (mut entries, mut removed) = (Vec::new(), Vec::new());
         let (mut next, mut first) = (Some(last), last);
-        // Stays in memory until the next one is found: most runs of a chain have the same session.
-        let mut session = None;
-        while let Some(id) = next.filter(|_| entries.len() < MAX_CHAIN_TURNS) {
+        let mut sessions = ChainSessions::new(&self.runs);
+        while let Some(id) = next.filter(|_| entries.len() < MAX_CHAIN_TURNS && sessions.visited < MAX_CHAIN_RUNS) {
             let Some(handle) = self.runs.find(id).await? else { break };
-            removed.extend(session.insert(self.runs.session_of(&handle).await?).removed_items_of(id));
+            removed.extend(sessions.of(&handle).await?.removed_items_of(id));
             next = handle.view(|view| {
                 let run = view.run();
                 if is_in_history(run) || id == last {
