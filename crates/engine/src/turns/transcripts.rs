@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use interlingua_core::call::SessionItem;
+use interlingua_core::call::{RunView, SessionItem};
 use interlingua_core::model::{Message, MessageType};
 use interlingua_core::{End, Fault, Run, RunId};
 
@@ -16,6 +16,12 @@ use crate::sessions::{Entry, EntryList, MessageOrigin, Replacement, Session, siz
 
 /// The maximum number of turns that a branch copies from the session that it branches off.
 const MAX_CHAIN_TURNS: usize = 1000;
+
+/// The maximum number of runs of a chain that are read for each turn of the history: failed runs have no turn in it.
+const RUNS_PER_TURN: usize = 2;
+
+/// The maximum number of runs of a chain that are read for a branch.
+const MAX_CHAIN_RUNS: usize = RUNS_PER_TURN * MAX_CHAIN_TURNS;
 
 /// A message of the history.
 #[derive(Clone, Debug)]
@@ -64,6 +70,39 @@ impl HistoryBudget {
     }
 }
 
+/// The sessions of the runs of a chain. Most runs of a chain have the same session, which is found once.
+#[derive(Default)]
+struct ChainSessions {
+    /// Number of runs whose session was asked for.
+    visited: usize,
+    /// The session of the latest run.
+    latest: Option<(ChainKey, Arc<Session>)>,
+}
+
+/// The agent of a run, the id of its session, and its user: runs with the same key have the same session.
+type ChainKey = (String, String, Option<String>);
+
+impl ChainSessions {
+    /// The session of a run. `find` finds it.
+    async fn of(
+        &mut self,
+        run: ChainKey,
+        find: impl Future<Output = Result<Arc<Session>, Fault>>,
+    ) -> Result<&Arc<Session>, Fault> {
+        self.visited += 1;
+        let latest = match self.latest.take().filter(|(known, _)| *known == run) {
+            Some(latest) => latest,
+            None => (run, find.await?),
+        };
+        Ok(&self.latest.insert(latest).1)
+    }
+}
+
+fn chain_key(view: RunView<'_>) -> ChainKey {
+    let run = view.run();
+    (run.agent.clone(), run.session_id.clone(), view.info.request.user_id.clone())
+}
+
 pub(crate) struct Transcripts {
     runs: Arc<RunTable>,
 }
@@ -97,11 +136,13 @@ impl Transcripts {
     pub(super) async fn chain(&self, last: RunId, limit: HistoryLimit) -> Result<Past, Fault> {
         let mut budget = HistoryBudget::new(limit.of_chains());
         let (mut next, mut first) = (Some(last), last);
-        // Stays in memory until the next one is found: most runs of a chain have the same session.
-        let mut session = None;
+        let mut sessions = ChainSessions::default();
         while let Some(id) = next {
+            if sessions.visited >= RUNS_PER_TURN * budget.limit.turns {
+                return Ok(budget.finish(true));
+            }
             let Some(handle) = self.runs.find(id).await? else { break };
-            let session = session.insert(self.runs.session_of(&handle).await?);
+            let session = sessions.of(handle.view(chain_key), self.runs.session_of(&handle)).await?;
             let (messages, previous) = handle.view(|view| {
                 let run = view.run();
                 let messages: Vec<Said> = if is_in_history(run) || id == last {
@@ -130,11 +171,11 @@ impl Transcripts {
     async fn chain_entries(&self, last: RunId) -> Result<(Vec<Entry>, Vec<String>), Fault> {
         let (mut entries, mut removed) = (Vec::new(), Vec::new());
         let (mut next, mut first) = (Some(last), last);
-        // Stays in memory until the next one is found: most runs of a chain have the same session.
-        let mut session = None;
-        while let Some(id) = next.filter(|_| entries.len() < MAX_CHAIN_TURNS) {
+        let mut sessions = ChainSessions::default();
+        while let Some(id) = next.filter(|_| entries.len() < MAX_CHAIN_TURNS && sessions.visited < MAX_CHAIN_RUNS) {
             let Some(handle) = self.runs.find(id).await? else { break };
-            removed.extend(session.insert(self.runs.session_of(&handle).await?).removed_items_of(id));
+            let session = sessions.of(handle.view(chain_key), self.runs.session_of(&handle)).await?;
+            removed.extend(session.removed_items_of(id));
             next = handle.view(|view| {
                 let run = view.run();
                 if is_in_history(run) || id == last {
