@@ -138,7 +138,8 @@ await check('an item is accepted, edited, answered and rejected on its card', as
     const item = await asked(page, protocol)
     const [{ arguments: edited, text: words }, result] = DECISIONS[name.toLowerCase()]
     await card(page, item).waitFor()
-    assert.match(await page.title(), /^\(\d+\) Pending/)
+    // The number is loaded apart from the cards.
+    await page.waitForFunction(() => /^\(\d+\) Pending/.test(document.title))
     if (name === 'Accept') await page.screenshot({ path: 'pending.png' })
     if (name === 'Edit') {
       await card(page, item).getByRole('button', { name }).click()
