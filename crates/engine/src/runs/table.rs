@@ -231,7 +231,7 @@ impl RunTable {
         Ok(self.session_of(run).await?.handed_over(run.id()).is_some())
     }
 
-    /// True if a turn of this run waits in the line of all replicas.
+    /// True if a queued turn of another replica continues the run. Always false in a store of one process.
     pub(crate) async fn is_continued(&self, run: RunId) -> Result<bool, Fault> {
         match self.store.shared() {
             Some(shared) => shared.is_continued(run).await.map_err(store_fault),

@@ -73,7 +73,7 @@ impl HistoryBudget {
 /// The sessions of the runs of a chain. Most runs of a chain have the same session, which is found once.
 #[derive(Default)]
 struct ChainSessions {
-    /// Number of runs whose session was asked for.
+    /// The number of runs that were read.
     visited: usize,
     /// The session of the latest run.
     latest: Option<(ChainKey, Arc<Session>)>,
@@ -138,7 +138,7 @@ impl Transcripts {
         let (mut next, mut first) = (Some(last), last);
         let mut sessions = ChainSessions::default();
         while let Some(id) = next {
-            if sessions.visited >= RUNS_PER_TURN * budget.limit.turns {
+            if sessions.visited >= budget.limit.turns.saturating_mul(RUNS_PER_TURN) {
                 return Ok(budget.finish(true));
             }
             let Some(handle) = self.runs.find(id).await? else { break };
