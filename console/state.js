@@ -271,6 +271,7 @@ export async function openItems(query) {
 let asked = 0;
 let shown = 0;
 
+/** Number of requests for a detail that are not answered. */
 let underWay = 0;
 
 export async function loadDetail(id) {

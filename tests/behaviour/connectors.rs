@@ -18,7 +18,7 @@ fn agent(upstream: &Upstream, own: &str, options: &str) -> String {
 }
 
 /// A complete answer of the agent.
-fn says(text: &str) -> Reply {
+pub(crate) fn says(text: &str) -> Reply {
     Reply::frames([json!({ "text": text }).to_string(), json!({ "end": "completed" }).to_string()])
 }
 
@@ -39,7 +39,7 @@ fn last(upstream: &Upstream) -> Value {
     upstream.requests().pop().expect("a request").json()
 }
 
-fn texts(turn: &Value) -> Vec<String> {
+pub(crate) fn texts(turn: &Value) -> Vec<String> {
     let messages = turn["messages"].as_array().expect("messages");
     messages.iter().filter_map(|message| Some(message["text"].as_str()?.to_owned())).collect()
 }

@@ -3,6 +3,7 @@
 use interlingua::store::{DocumentStore, Expect, Sqlite, SqliteOptions, Store};
 use serde_json::{Value, json};
 
+use crate::connectors::texts;
 use crate::sessions::approval_request_after;
 use crate::support::agent::{response, text_reply, text_reply_until};
 use crate::support::gateway::{Gateway, agent, last_input_text};
@@ -219,7 +220,7 @@ async fn an_answer_reaches_the_session_that_asked_although_items_were_added_mean
 }
 
 /// An agent that cannot be sent the history.
-fn keeping_history(upstream: &Upstream) -> String {
+pub(crate) fn keeping_history(upstream: &Upstream) -> String {
     format!(
         "[store]\nkind = \"memory\"\n[agents.friday.upstream]\nprotocol = \"puppet\"\nurl = \"{}\"\n\
          options = {{ history = \"only\" }}\n\
@@ -326,10 +327,9 @@ async fn an_agent_is_sent_the_history_again_after_an_item_was_removed_during_a_t
 #[tokio::test]
 async fn an_agent_that_cannot_be_sent_the_history_is_sent_messages_that_were_added_during_a_turn() {
     let upstream = Upstream::with_handler(|request| {
-        let body = request.json();
-        let last = body["messages"].as_array().and_then(|messages| messages.last()?["text"].as_str());
+        let last = texts(&request.json()).pop();
         let answer = Reply::events().frame(&json!({ "text": "hi" }).to_string());
-        let answer = if last == Some("first") { answer.wait("on") } else { answer };
+        let answer = if last.as_deref() == Some("first") { answer.wait("on") } else { answer };
         answer.frame(&json!({ "end": "completed" }).to_string()).done()
     });
     let gateway = Gateway::with_config(&keeping_history(&upstream)).await;
@@ -339,10 +339,7 @@ async fn an_agent_that_cannot_be_sent_the_history_is_sent_messages_that_were_add
 
     for expected in [&["added", "next"][..], &["next"]] {
         turn(&gateway, &id, json!("next")).await;
-        let body = upstream.requests().pop().expect("a request").json();
-        let messages = body["messages"].as_array().expect("messages");
-        let texts: Vec<&str> = messages.iter().filter_map(|message| message["text"].as_str()).collect();
-        assert_eq!(texts, expected);
+        assert_eq!(texts(&upstream.requests().pop().expect("a request").json()), expected);
     }
 }
 

@@ -5,6 +5,8 @@
 
 use serde_json::{Value, json};
 
+use crate::connectors::{says, texts};
+use crate::conversations::keeping_history;
 use crate::support::agent::{approval_request, text_reply};
 use crate::support::gateway::{Gateway, agent};
 use crate::support::poll_until;
@@ -206,14 +208,8 @@ async fn a_warm_up_does_not_call_the_agent_but_becomes_history() {
 
 #[tokio::test]
 async fn a_warm_up_of_a_branch_reaches_an_agent_that_cannot_be_sent_the_history() {
-    let upstream = Upstream::always(Reply::frames([json!({ "text": "hi", "end": "completed" }).to_string()]));
-    let gateway = Gateway::with_config(&format!(
-        "[store]\nkind = \"memory\"\n[agents.friday.upstream]\nprotocol = \"puppet\"\nurl = \"{}\"\n\
-         options = {{ history = \"only\" }}\n\
-         [[routes]]\nprotocol = \"responses\"\npath = \"/v1\"\nagents = [\"friday\"]\n",
-        upstream.url("/p")
-    ))
-    .await;
+    let upstream = Upstream::always(says("hi"));
+    let gateway = Gateway::with_config(&keeping_history(&upstream)).await;
     let mut socket = Socket::open(gateway.address, "/v1/responses").await;
     let on = |input: &str, last: &Value| json!({ "input": input, "store": true, "previous_response_id": id(last) });
     let first = completed(socket.ask(&json!({ "input": "one", "store": true })).await);
@@ -224,10 +220,7 @@ async fn a_warm_up_of_a_branch_reaches_an_agent_that_cannot_be_sent_the_history(
     let mut last = completed(socket.ask(&warm).await);
     for expected in [&["rules", "next"][..], &["next"]] {
         last = completed(socket.ask(&on("next", &last)).await);
-        let body = upstream.requests().pop().expect("a request").json();
-        let messages = body["messages"].as_array().expect("messages");
-        let texts: Vec<&str> = messages.iter().filter_map(|message| message["text"].as_str()).collect();
-        assert_eq!(texts, expected);
+        assert_eq!(texts(&upstream.requests().pop().expect("a request").json()), expected);
     }
 }
 

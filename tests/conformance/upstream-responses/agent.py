@@ -6,6 +6,8 @@ first words of the last message say what happens.
 
 import argparse
 import asyncio
+import collections
+import inspect
 import itertools
 import json
 import os
@@ -14,6 +16,9 @@ import socket
 import sys
 
 numbers = itertools.count(1)
+# Set when the connection of the answer with this key breaks.
+broken = collections.defaultdict(asyncio.Event)
+BREAK_TIMEOUT = 30
 UNICODE = ["žluťoučký 🦊 ", "line\u2028paragraph\u2029next\u0085end\r\n", "\U0001f468\u200d\U0001f469"]
 
 
@@ -39,8 +44,10 @@ def script(words, outputs, before):
             return [("status", 429, "Too many requests; try again in 2 s.")]
         case ["fail", *_]:
             return [("output_text", ["Some words "]), ("end", "failed")]
-        case ["broken", *_]:
-            return [("output_text", ["Some words "]), ("end", None)]
+        case ["broken", key, *_]:
+            return [("output_text", ["Some words "]), ("broken by", key), ("end", None)]
+        case ["break", key, *_]:
+            broken[key].set()
         case ["long", count, milliseconds, *_]:
             return [("output_text", [f"{n} " for n in range(int(count))], int(milliseconds) / 1000)]
         case ["history", *_]:
@@ -150,6 +157,8 @@ class Answer:
                     yield from self.call(call_id, name, pieces)
                 case ("own id",):
                     yield from self.said("output_text", [self.whole["id"]])
+                case ("broken by", key):
+                    yield asyncio.wait_for(broken[key].wait(), BREAK_TIMEOUT)
                 case ("end", end):
                     pass
                 case (kind, *rest):
@@ -192,6 +201,8 @@ async def answer(path, body, writer):
             return False
         if isinstance(event, (int, float)):
             await asyncio.sleep(event)
+        elif inspect.isawaitable(event):
+            await event
         elif streams:
             data = event.encode()
             writer.write(b"%x\r\n%s\r\n" % (len(data), data))

@@ -153,9 +153,9 @@ impl Session {
     pub(super) fn remove_message(&self, index: u64, entry: &Entry, was_stored: bool) -> bool {
         let mut doc = self.doc();
         // The end of a turn may have replaced the entries since the entry was found: a copy has another index.
-        let copy = || doc.unsaved.iter().find(|(_, known)| known.message_id() == entry.message_id());
-        let copy = if index < doc.first { copy().map(|(index, _)| *index) } else { None };
-        let index = copy.unwrap_or(index);
+        let is_replaced = index < doc.first;
+        let copy = doc.unsaved.iter().find(|(_, known)| is_replaced && known.message_id() == entry.message_id());
+        let index = copy.map_or(index, |(index, _)| *index);
         let was_there = doc.unsaved.remove(&index).is_some() || was_stored;
         if was_there {
             doc.bytes = doc.bytes.saturating_sub(entry.bytes());

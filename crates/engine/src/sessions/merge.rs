@@ -161,6 +161,10 @@ mod tests {
         SessionDoc::new("s", "friday", &Owner::from_key("ann"), None)
     }
 
+    fn turn() -> Entry {
+        Entry::Turn { run: RunId(uuid::Uuid::from_u128(7)), turn: 0 }
+    }
+
     fn said(id: &str) -> Message {
         let json = format!(r#"{{"id":"{id}","role":"user","content":[{{"type":"text","text":"hi"}}]}}"#);
         Message::parse(&interlingua_core::tree::Node::parse(json.as_bytes()).expect("JSON")).expect("a message")
@@ -196,15 +200,15 @@ mod tests {
         let mut base = doc();
         base.append(&[said("one")]).expect("room");
         let base = written(base);
-        let (mut turn, mut removal) = (base.clone(), base.clone());
-        turn.push(Entry::Turn { run: RunId(uuid::Uuid::from_u128(7)), turn: 0 });
-        turn.seen = turn.next;
+        let (mut with_turn, mut removal) = (base.clone(), base.clone());
+        with_turn.push(turn());
+        with_turn.seen = with_turn.next;
         // The agent has not received the item yet, as far as that side knows.
         removal.bytes = 0;
 
-        assert!(!rebase(&base, &turn, base.clone()).stale);
-        assert!(rebase(&base, &turn, removal.clone()).stale);
-        assert!(rebase(&base, &removal, written(turn.clone())).stale);
+        assert!(!rebase(&base, &with_turn, base.clone()).stale);
+        assert!(rebase(&base, &with_turn, removal.clone()).stale);
+        assert!(rebase(&base, &removal, written(with_turn.clone())).stale);
 
         let merged = rebase(&base, &base, removal);
         assert_eq!((merged.stale, merged.removals), (false, 1), "the end of a turn under way notes it");
@@ -215,7 +219,7 @@ mod tests {
         let base = doc();
         let (mut mine, mut theirs) = (base.clone(), base.clone());
         theirs.append(&[said("theirs")]).expect("room");
-        mine.push(Entry::Turn { run: RunId(uuid::Uuid::from_u128(7)), turn: 0 });
+        mine.push(turn());
         mine.seen = mine.next;
         let merged = rebase(&base, &mine, written(theirs));
         assert_eq!((merged.seen, merged.next, merged.stale), (0, 2, true));
@@ -275,7 +279,7 @@ mod tests {
         let base = written(base);
         let mut mine = base.clone();
         mine.replace(vec![Entry::from_message(&said("chain")), Entry::from_message(&said("early"))]);
-        mine.push(Entry::Turn { run: RunId(uuid::Uuid::from_u128(7)), turn: 0 });
+        mine.push(turn());
         mine.seen = mine.first + 1;
 
         let merged = rebase(&base, &mine, base.clone());

@@ -6,12 +6,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use interlingua_core::call::SessionItem;
+use interlingua_core::call::{RunView, SessionItem};
 use interlingua_core::model::{Message, MessageType};
 use interlingua_core::{End, Fault, Run, RunId};
 
 use crate::agent::HistoryLimit;
-use crate::runs::{RunHandle, RunTable};
+use crate::runs::RunTable;
 use crate::sessions::{Entry, EntryList, MessageOrigin, Replacement, Session, sizes};
 
 /// The maximum number of turns that a branch copies from the session that it branches off.
@@ -71,31 +71,36 @@ impl HistoryBudget {
 }
 
 /// The sessions of the runs of a chain. Most runs of a chain have the same session, which is found once.
-struct ChainSessions<'a> {
-    runs: &'a RunTable,
-    /// Number of runs whose session was asked for.
+#[derive(Default)]
+struct ChainSessions {
+    /// The number of runs that were read.
     visited: usize,
-    /// The agent, the session's id and the user of the latest run, and its session.
-    latest: Option<((String, String, Option<String>), Arc<Session>)>,
+    /// The session of the latest run.
+    latest: Option<(ChainKey, Arc<Session>)>,
 }
 
-impl<'a> ChainSessions<'a> {
-    const fn new(runs: &'a RunTable) -> Self {
-        Self { runs, visited: 0, latest: None }
-    }
+/// The agent of a run, the id of its session, and its user: runs with the same key have the same session.
+type ChainKey = (String, String, Option<String>);
 
-    async fn of(&mut self, run: &RunHandle) -> Result<&Arc<Session>, Fault> {
+impl ChainSessions {
+    /// The session of a run. `find` finds it.
+    async fn of(
+        &mut self,
+        run: ChainKey,
+        find: impl Future<Output = Result<Arc<Session>, Fault>>,
+    ) -> Result<&Arc<Session>, Fault> {
         self.visited += 1;
-        let key = run.view(|view| {
-            let run = view.run();
-            (run.agent.clone(), run.session_id.clone(), view.info.request.user_id.clone())
-        });
-        let latest = match self.latest.take().filter(|(known, _)| *known == key) {
+        let latest = match self.latest.take().filter(|(known, _)| *known == run) {
             Some(latest) => latest,
-            None => (key, self.runs.session_of(run).await?),
+            None => (run, find.await?),
         };
         Ok(&self.latest.insert(latest).1)
     }
+}
+
+fn chain_key(view: RunView<'_>) -> ChainKey {
+    let run = view.run();
+    (run.agent.clone(), run.session_id.clone(), view.info.request.user_id.clone())
 }
 
 pub(crate) struct Transcripts {
@@ -131,13 +136,13 @@ impl Transcripts {
     pub(super) async fn chain(&self, last: RunId, limit: HistoryLimit) -> Result<Past, Fault> {
         let mut budget = HistoryBudget::new(limit.of_chains());
         let (mut next, mut first) = (Some(last), last);
-        let mut sessions = ChainSessions::new(&self.runs);
+        let mut sessions = ChainSessions::default();
         while let Some(id) = next {
-            if sessions.visited >= RUNS_PER_TURN * budget.limit.turns {
+            if sessions.visited >= budget.limit.turns.saturating_mul(RUNS_PER_TURN) {
                 return Ok(budget.finish(true));
             }
             let Some(handle) = self.runs.find(id).await? else { break };
-            let session = sessions.of(&handle).await?;
+            let session = sessions.of(handle.view(chain_key), self.runs.session_of(&handle)).await?;
             let (messages, previous) = handle.view(|view| {
                 let run = view.run();
                 let messages: Vec<Said> = if is_in_history(run) || id == last {
@@ -166,10 +171,11 @@ impl Transcripts {
     async fn chain_entries(&self, last: RunId) -> Result<(Vec<Entry>, Vec<String>), Fault> {
         let (mut entries, mut removed) = (Vec::new(), Vec::new());
         let (mut next, mut first) = (Some(last), last);
-        let mut sessions = ChainSessions::new(&self.runs);
+        let mut sessions = ChainSessions::default();
         while let Some(id) = next.filter(|_| entries.len() < MAX_CHAIN_TURNS && sessions.visited < MAX_CHAIN_RUNS) {
             let Some(handle) = self.runs.find(id).await? else { break };
-            removed.extend(sessions.of(&handle).await?.removed_items_of(id));
+            let session = sessions.of(handle.view(chain_key), self.runs.session_of(&handle)).await?;
+            removed.extend(session.removed_items_of(id));
             next = handle.view(|view| {
                 let run = view.run();
                 if is_in_history(run) || id == last {
