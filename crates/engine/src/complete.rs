@@ -5,8 +5,6 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt as _;
 use interlingua_core::Fault;
 
-use crate::faults;
-
 /// Runs an operation that completes even if the caller is dropped: in a task of its own, unless it is done at once. A
 /// panic becomes a fault.
 pub(super) async fn complete<T: 'static>(
@@ -17,5 +15,5 @@ pub(super) async fn complete<T: 'static>(
         Some(completed) => completed.ok(),
         None => tokio::task::spawn_local(operation).await.ok().and_then(Result::ok),
     };
-    completed.unwrap_or_else(|| Err(faults::internal()))
+    completed.unwrap_or_else(|| Err(Fault::internal()))
 }

@@ -23,7 +23,7 @@ use interlingua_callers::Callers;
 use interlingua_observe::metrics::Metrics;
 use interlingua_store::{Expect, Store, StoreError, Version};
 
-/// How often one request is tried.
+/// The maximum number of attempts of one request.
 const MAX_TRIES: u32 = 4;
 /// The pause after the first failure. Each later one is four times as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ const MAX_BATCH: usize = 64;
 /// The number of delivered steps while that is unknown.
 pub(super) const NOT_BEGUN: u64 = u64::MAX;
 
-/// What all deliveries share.
+/// The parts that all deliveries share.
 pub(super) struct Outbox {
     pub(crate) store: Arc<dyn Store>,
     pub(super) client: Arc<dyn WebhookClient>,
@@ -87,7 +87,7 @@ pub(super) struct Delivery {
     sender: Option<SoleSender>,
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sent {
     /// It arrived, or is not tried again.
@@ -112,7 +112,7 @@ impl Delivery {
     pub(crate) async fn run(mut self, start: Start, mut listed: Listed) {
         listed.written().await;
         self.send_all(&start).await;
-        // After all that is noted: if the process is lost in between, it is looked at once more.
+        // Last: if the process is lost before, another one finds the run in the list and checks it again.
         drop(self);
         listed.remove();
     }
@@ -149,8 +149,8 @@ impl Delivery {
         }
     }
 
-    /// Waits until no other replica sends to the receiver. Returns the first step to send; `None`: another one goes on
-    /// sending.
+    /// Waits until no other replica sends to the receiver. Returns the first step to send. `None`: another replica
+    /// still sends.
     async fn enter(&mut self, start: &Start) -> Option<u64> {
         // A process that was lost, or is slow, may not have sent all that has happened.
         let first = |sent: Option<u64>| match sent {

@@ -1,7 +1,7 @@
-//! Deliveries that lost processes have left: they go on here.
+//! Deliveries of lost processes: this process continues them.
 //!
-//! A run that was under way is closed by recovery, which starts its deliveries itself. What is left are runs that had
-//! come to rest before all of it was sent. Not here: the list ([`super::undelivered`]), and how a delivery is done
+//! Recovery closes a run that was under way and starts its deliveries itself. The others are runs that waited or had
+//! ended before all their steps were sent. Not here: the list ([`super::undelivered`]), and how a delivery is done
 //! ([`super::table`]).
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use super::undelivered::{Left, Undelivered};
 use crate::runs::{RunTable, SharedRules};
 use interlingua_store::StoreError;
 
-/// How often lost processes are looked for.
+/// The pause between two searches for lost processes.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// The most deliveries that are continued at once.
 const MAX_RESUMED: usize = 64;

@@ -30,7 +30,7 @@ const CLOSED_AT_ONCE: usize = 16;
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum pause between two rounds.
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
-/// Divisor of the store's limit of runs: a round begins early after so many new runs, and at least [`EARLY_RUNS`].
+/// Divisor of the store's limit of runs: after this share of new runs, and at least [`EARLY_RUNS`], a round begins early.
 const EARLY_SHARE: u64 = 10;
 const EARLY_RUNS: u64 = 100;
 

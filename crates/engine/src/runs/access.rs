@@ -1,4 +1,4 @@
-//! The caller's runs: found and followed. What is not the caller's does not exist for it.
+//! Finds and follows the runs of a caller. Runs of other callers do not exist for it.
 //!
 //! Not here: lists of runs ([`super::lists`]), and ending them ([`crate::turns::canceller`]).
 

@@ -341,22 +341,15 @@ impl ActiveRun {
         state.is_settling().then(|| state.record.len() - 1)
     }
 
-    /// Waits until less than `bound` bytes are not safe, less are unread by the fastest attached follower, and the
-    /// budget has room.
-    pub(super) fn poll_capacity(&self, context: &Context<'_>, bound: usize, unread: &Arc<UnreadBudget>) -> Poll<()> {
+    /// Waits until the run is lost, or its driver may continue. Not for two tasks at once.
+    pub(super) fn poll_resumed(
+        &self,
+        context: &Context<'_>,
+        may_continue: impl FnOnce(&mut State) -> bool,
+    ) -> Poll<()> {
         let mut state = self.state();
-        if state.lost || state.has_room(bound, unread) {
+        if state.lost || may_continue(&mut state) {
             state.paused = None;
-            return Poll::Ready(());
-        }
-        state.paused = Some(context.waker().clone());
-        Poll::Pending
-    }
-
-    /// Waits until less than `bound` bytes are not safe.
-    pub(super) fn poll_written(&self, context: &Context<'_>, bound: usize) -> Poll<()> {
-        let mut state = self.state();
-        if state.lost || !state.is_behind(bound) {
             return Poll::Ready(());
         }
         state.paused = Some(context.waker().clone());
@@ -456,7 +449,7 @@ impl ActiveRun {
     /// The reason why its events can no longer be read. `None`: they can.
     pub(crate) fn failure(&self) -> Option<Fault> {
         let state = self.state();
-        state.broken.then(|| if state.lost { faults::taken_over() } else { faults::internal() })
+        state.broken.then(|| if state.lost { faults::taken_over() } else { Fault::internal() })
     }
 
     /// Fences the run: another replica took it over, or it can no longer be followed. Its followers stop without an

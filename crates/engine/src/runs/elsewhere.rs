@@ -52,7 +52,7 @@ impl RunsElsewhere {
     }
 
     /// Follows the copy of a run, if there is one. Pinned, with the follower's index: counted before anyone else can
-    /// let go of the copy.
+    /// release the copy.
     pub(crate) fn follow(&self, id: RunId) -> Option<(PinnedRun, usize)> {
         let copies = self.lock();
         let run = &copies.get(&id)?.first()?.run;
@@ -137,7 +137,7 @@ impl RunsElsewhere {
 
         let is_stored = run.view(|view| view.info.stored);
         if is_over && is_stored && matches!(self.store.owner_of(run.id()).await, Ok(None)) {
-            // Who deletes a run stops it first: its end was deleted before it was read here.
+            // A run is stopped before it is deleted: its end was deleted before it was read here.
             run.update(Publish::Forced, |state| {
                 if !state.about.state.is_ended() {
                     state.cut(End::Canceled, None);
@@ -151,7 +151,7 @@ impl RunsElsewhere {
 
     async fn take_over(&self, run: &ActiveRun, update: RunUpdate) -> Result<(), JournalError> {
         let waits = update.info.as_ref().is_some_and(|info| info.state.is_waiting());
-        // What the run asks is in its session before it waits.
+        // The pending items of the run are in its session before it waits.
         let reason = if waits { self.wait_reason(run).await } else { Ok(<_>::default()) };
         let reason = reason.unwrap_or_else(|fault| {
             tracing::warn!(run = %run.id(), "cannot read the pending items of a run that another gateway executes: {fault}");

@@ -15,9 +15,10 @@ use super::table::RunTable;
 use crate::faults;
 use interlingua_store::Health;
 
-/// How long a caller waits for an end that is being written. That takes a few milliseconds unless the store fails.
+/// The maximum time that a caller waits for an end that is being written, which takes a few milliseconds unless the
+/// store fails.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often a run is read that another replica is about to take.
+/// The pause between two reads of a run that another replica is about to take.
 const TAKEN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A position in a run. Dropping it is leaving: an attached run whose last follower leaves is canceled.
@@ -79,7 +80,7 @@ impl Follower {
         }
     }
 
-    /// Shows the steps there are. Ready after at least one, pending if there is none yet. `Ready(false)`: there will
+    /// Shows the steps that exist. Ready after at least one, pending if none exists yet. `Ready(false)`: there will
     /// never be another one.
     pub fn poll_steps(
         &mut self,
@@ -112,7 +113,7 @@ impl Follower {
         }
     }
 
-    /// How many keep-alives without content the agent has sent. A task that waits for steps is woken by each.
+    /// The number of keep-alives without content that the agent has sent. A task that waits for steps is woken by each.
     #[must_use]
     pub fn keep_alives(&self) -> u64 {
         match &self.source {
@@ -194,8 +195,8 @@ impl Follower {
         self.runs.store().runs_move() && self.run().view(|view| view.info.stored)
     }
 
-    /// What is said of steps that stop without an end: a panic has left the run incomplete. Nothing is said of a run
-    /// that another gateway has taken over: its end is what that one has committed.
+    /// The fault to report if the steps stop without an end: a panic has left the run incomplete. `None` for a run that
+    /// another gateway has taken over: it ends as that gateway commits it.
     #[must_use]
     pub fn broken(&self) -> Option<Fault> {
         match &self.source {

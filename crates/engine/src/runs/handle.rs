@@ -14,7 +14,7 @@ use super::loaded::Loaded;
 pub enum RunHandle {
     /// In memory.
     InMemory(PinnedRun),
-    /// From the store, with what of its pending items is still open.
+    /// From the store, with its pending items that are still open.
     Stored(Arc<Loaded>, Arc<[Pending]>),
 }
 

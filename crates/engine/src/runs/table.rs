@@ -86,7 +86,7 @@ impl ActiveRuns {
     }
 }
 
-/// A run that was brought into memory. The future, if any, resolves once the store knows that.
+/// A run that was brought into memory. The future, if any, resolves once the store has recorded it.
 type Activated = (HeldRun, Option<StoreFuture<()>>);
 
 impl RunTable {
@@ -294,7 +294,7 @@ impl RunTable {
         Ok(())
     }
 
-    /// Waits until the store knows that this process has the run.
+    /// Waits until the store has recorded that this process has the run.
     async fn opened(&self, run: &Arc<ActiveRun>, opened: StoreFuture<()>) -> Result<(), Fault> {
         let Err(error) = opened.await else { return Ok(()) };
         // A store of one process writes the copy later. Otherwise another replica may have the run.
@@ -489,7 +489,7 @@ impl RunTable {
     }
 }
 
-/// A load of a run that is to be in memory.
+/// A load of a run into memory.
 struct LoadingGuard {
     runs: Arc<RunTable>,
     id: RunId,

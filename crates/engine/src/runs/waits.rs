@@ -13,9 +13,9 @@ use super::commit::within;
 use super::unread::UnreadBudget;
 use crate::faults;
 
-/// How much of an answer may be unread or not yet safe before reading from the agent pauses, in bytes of the record.
+/// The bytes of the record that may be unread or not yet safe before reading from the agent pauses.
 pub(crate) const MAX_BACKLOG: usize = 1 << 20;
-/// A reader that has read nothing for so long has left.
+/// The time without reading after which a reader has left.
 const READER_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Polls once.
@@ -64,14 +64,14 @@ pub(crate) async fn wait_for_room(
 ) -> Result<(), Fault> {
     run.notify();
     if run.state().is_behind(MAX_BACKLOG) {
-        let written = poll_fn(|context| run.poll_written(context, MAX_BACKLOG));
+        let written = poll_fn(|context| run.poll_resumed(context, |state| !state.is_behind(MAX_BACKLOG)));
         let in_time = unless_canceled(run, async { Ok(within(limit, written).await) }).await?;
         in_time.ok_or_else(faults::not_written)?;
     }
 
-    let read = poll_fn(|context| run.poll_capacity(context, MAX_BACKLOG, unread));
+    let read = poll_fn(|context| run.poll_resumed(context, |state| state.has_room(MAX_BACKLOG, unread)));
     let read = unless_canceled(run, async { Ok(timeout(READER_TIMEOUT, read).await) }).await?;
-    // A client that holds its connection open and reads nothing would hold the agent for ever.
+    // A client that holds its connection open and reads nothing would hold the agent without a limit.
     read.map_err(|_| {
         run.stop(None);
         faults::canceled()

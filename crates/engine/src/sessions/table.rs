@@ -25,12 +25,12 @@ use interlingua_store::{DocumentWrite, Expect, Store, StoreError, Ticket, TurnQu
 
 /// The collection of the store that sessions are in.
 const COLLECTION: &str = "sessions";
-/// How many documents are listed at once.
+/// The number of documents in one page of the list.
 const PAGE: usize = 500;
 /// Below this many sessions in memory no one looks for those that are not in use.
 const SWEEP_MIN: usize = 64;
 
-/// How often a session is written again that another replica has written meanwhile.
+/// The maximum number of attempts to write a session that another replica has written meanwhile.
 const MAX_WRITES: usize = 8;
 
 /// One write of a session.
@@ -83,9 +83,9 @@ impl SessionTable {
         Ok(found.unwrap_or_else(|| self.insert(key, owner, SessionDoc::new(id, agent, owner, None))))
     }
 
-    /// The session of this id that belongs to this user, created if it is not there. Callers that were not
-    /// authenticated may name users: the first user has the id for itself, and every other one has a separate session
-    /// of the same id.
+    /// The session of this id that belongs to this user, created if it does not exist. Callers
+    /// without authentication may name users: the first user has the id for itself, and every other one has a separate
+    /// session of the same id.
     pub(crate) async fn of_user(
         &self,
         agent: &str,

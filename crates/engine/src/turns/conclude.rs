@@ -41,7 +41,7 @@ pub(super) struct Concluded<'a> {
     pub(crate) connector_state: Option<Json>,
 }
 
-/// How a turn ended, as the record has it.
+/// The end of a turn, from the record.
 struct Ended {
     end: End,
     /// Its index in the run.

@@ -214,7 +214,7 @@ impl ContextBuilder {
         let sends_all = match agent.history {
             History::Gateway => true,
             History::Upstream if needs_history && (leaves_stale || !takes_history(agent)) => {
-                losses.lost(ContentKind::History, "the agent goes on from what it remembers itself");
+                losses.lost(ContentKind::History, "the agent continues from its own memory");
                 false
             }
             History::Upstream => needs_history,
@@ -234,7 +234,7 @@ impl ContextBuilder {
             let past = self.past(session, entries, agent, basis).await?;
             Before::History(noting_cut(past, &mut losses))
         } else if is_exact && !leaves_stale {
-            // What was put into the session since the agent was called last.
+            // The messages that were added to the session since the last call of the agent.
             Before::Unseen(self.transcripts.unseen(session, entries, needs_history).await?)
         } else {
             // Nothing, or everything with the next turn.
@@ -330,7 +330,7 @@ fn request(session: &Session, spoken: &Spoken, input: Input, upstream_id: &str) 
 }
 
 /// The preamble, the history, then the input. System messages of the input are placed before the history, as
-/// instructions are, unless its client sent them behind it. `beside`: the number of messages at the beginning of the
+/// instructions are, unless its client sent them after it. `beside`: the number of messages at the beginning of the
 /// input that are answers beside it.
 fn compose(spoken: &Spoken, before: Before, input: Input, beside: usize, is_named: bool) -> Composed {
     let preamble = &spoken.preamble;

@@ -31,9 +31,9 @@ enum TurnStart {
 
 /// The steps of a new run before its first turn.
 pub(crate) struct RunStart {
-    /// Resolves once the store knows the run.
+    /// Resolves once the store has the run.
     pub(crate) opened: StoreFuture<()>,
-    /// Gets a value once the store knows the run, or the reason why it does not. `None`: the client waits for the
+    /// Gets a value once the store has the run, or the reason why it does not. `None`: the client waits for the
     /// agent, which is called meanwhile.
     pub(crate) saved: Option<oneshot::Sender<Result<(), Fault>>>,
     /// The scope of the call, if push receivers may have been registered in it.

@@ -34,7 +34,7 @@ use crate::{faults, stored_json};
 use interlingua_base::clock;
 use interlingua_store::{Claim, Expect, Health, Journal, Store, StoreFuture};
 
-/// How long the turn of a run that has ended takes to be free at most.
+/// The maximum time until the turn of a run that has ended is free.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Starts runs.
@@ -203,7 +203,7 @@ impl FirstTurns {
         }
     }
 
-    /// True if no run of a session has its turn, or waits for it: the last one lets go of it.
+    /// True if no run of a session has its turn, or waits for it: the last one releases it.
     fn is_ending(&self, session: &Session) -> bool {
         let latest = session.latest().and_then(|latest| self.runs.get(latest));
         latest.is_none_or(|run| !run.run_state().is_working())
@@ -257,7 +257,7 @@ impl FirstTurns {
             attached.await?;
             match saved_receiver {
                 // A run that is answered before its end is safe before it is answered.
-                Some(saved) => saved.await.unwrap_or_else(|_| Err(faults::internal())),
+                Some(saved) => saved.await.unwrap_or_else(|_| Err(Fault::internal())),
                 None => Ok(()),
             }
         };
@@ -266,7 +266,7 @@ impl FirstTurns {
 
     fn open(&self, run: &Arc<ActiveRun>, store_fails: bool) -> StoreFuture<()> {
         if store_fails {
-            // Nothing of such a run is to be found later, so there is nothing to wait for.
+            // No part of such a run can be read later, so nothing has to be waited for.
             run.committed(u64::MAX);
             return Box::pin(std::future::ready(Ok(())));
         }

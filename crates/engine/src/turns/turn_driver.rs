@@ -112,7 +112,7 @@ impl<'a> TurnDriver<'a> {
         }
     }
 
-    /// Takes the turn, or ends it with the fault of `refused` before it begins. `opened` resolves once the store knows
+    /// Takes the turn, or ends it with the fault of `refused` before it begins. `opened` resolves once the store has
     /// the run.
     pub(super) async fn take(mut self, refused: Option<Fault>, opened: Option<StoreFuture<()>>) {
         let began_at = Instant::now();
@@ -267,7 +267,7 @@ impl<'a> TurnDriver<'a> {
         })
     }
 
-    /// Calls the agent, and waits until the store knows the run.
+    /// Calls the agent, and waits until the store has the run.
     async fn open(
         &self,
         prepared: &mut Prepared,
@@ -313,7 +313,7 @@ impl<'a> TurnDriver<'a> {
             }
             Ok(SentRequest { guard, mut prepared, opened: Err(fault) }) => {
                 prepared.forget_home();
-                // A decision that did not arrive can be made again (docs/human-in-the-loop.md#rule-3).
+                // A decision that did not arrive can be repeated (docs/human-in-the-loop.md#rule-3).
                 if fault.kind != FaultKind::Canceled
                     && let Some(taken) = prepared.taken.take()
                 {
