@@ -44,7 +44,7 @@ use self::complete::complete;
 use self::deliveries::{Deliveries, LeftDeliveries};
 use self::operator::{Documents, Housekeeping, SessionCalls, levels, running_by_protocol};
 use self::pending::{PendingIndex, ResentChooser, RunLinker};
-use self::runs::{Handover, RunAccess, RunTable, SharedRules, UnreadBudget, UnstoredRuns, list, settled, taken};
+use self::runs::{RunAccess, RunTable, SharedRules, UnreadBudget, UnstoredRuns, list, settled, taken};
 use self::sessions::SessionTable;
 use self::turns::{
     Canceller, Concluder, ContextBuilder, Driver, FirstTurns, LaterTurns, SessionChooser, Transcripts, TurnServices,
@@ -358,12 +358,11 @@ fn first_turns(
 ) -> FirstTurns {
     let sessions = runs.sessions();
     let pending_index = Arc::new(PendingIndex::new(Arc::clone(runs.store()), Arc::clone(sessions)));
-    let handover = Arc::new(Handover::new(Arc::clone(runs)));
     let turns = TurnServices {
         runs: Arc::clone(runs),
         context: ContextBuilder::new(Arc::clone(sessions), Arc::clone(transcripts)),
         linker: Arc::clone(&linker),
-        concluder: Concluder::new(Arc::clone(runs), Arc::clone(transcripts), Arc::clone(&pending_index), handover),
+        concluder: Concluder::new(Arc::clone(runs), Arc::clone(transcripts), Arc::clone(&pending_index)),
         unread: UnreadBudget::new(limits.unread),
     };
 

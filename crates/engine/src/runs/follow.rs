@@ -253,7 +253,7 @@ pub(crate) fn follow_copy(runs: &Arc<RunTable>, run: &RunHandle) -> Result<Optio
 /// Follows a run that was found, wherever it is driven.
 pub(crate) async fn follow(runs: &Arc<RunTable>, run: RunHandle) -> Result<Follower, Fault> {
     // Until the first update: a run that is handed over waits for no client.
-    let run = if runs.is_handed_over(&run).await? { run.as_running() } else { run };
+    let run = if runs.handover_of(&run).await?.is_some() { run.as_running() } else { run };
     if let Some(follower) = follow_elsewhere(runs, &run)? {
         return Ok(follower);
     }
@@ -284,8 +284,9 @@ pub(crate) async fn settled(runs: &Arc<RunTable>, run: RunHandle) -> RunHandle {
 /// runs, the run is shown as running: it waits for no client.
 pub(crate) async fn taken(runs: &Arc<RunTable>, mut run: RunHandle) -> Result<RunHandle, Fault> {
     let deadline = Instant::now() + SETTLE_TIMEOUT;
-    while runs.is_handed_over(&run).await? {
+    while let Some((session, _)) = runs.handover_of(&run).await? {
         if Instant::now() >= deadline {
+            runs.watch_found_handover(run.id(), &session);
             return Ok(run.as_running());
         }
         sleep(TAKEN_INTERVAL).await;

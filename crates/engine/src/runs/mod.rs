@@ -45,7 +45,7 @@ pub(crate) use self::access::RunAccess;
 pub(crate) use self::active_run::{Publish, State};
 pub(crate) use self::follow::{follow, settled, taken};
 pub(crate) use self::lists::list;
-pub(crate) use self::queued_turns::{Handover, QueuedTurn, WaitEnd};
+pub(crate) use self::queued_turns::{QueuedTurn, WaitEnd};
 pub(crate) use self::retention::{SharedRules, owner_of_new_run};
 pub(crate) use self::stopper::{note_stop, stop_lost};
 pub(crate) use self::table::{HeldRun, RunTable};

@@ -4,7 +4,7 @@
 //! They are counted under the lock of their run. The end of a turn reads the count under the same lock: no message is
 //! accepted between that check and the end of the run. In a store of one process, the last one that leaves the queue
 //! without a start ends the run ([`QueuedTurn`]). In other stores the next turn may be queued by another process, which
-//! may be lost ([`Handover`]). Not here: starting the queued turns ([`crate::turns::later_turns`]), and the queue
+//! may be lost ([`RunTable::watch_handover`]). Not here: starting the queued turns ([`crate::turns::later_turns`]), and the queue
 //! ([`crate::sessions`]).
 
 use std::future::poll_fn;
@@ -221,35 +221,41 @@ impl State {
     }
 }
 
-/// Ends runs whose queued turns were all given up.
-pub(crate) struct Handover {
-    runs: Arc<RunTable>,
-}
-
-impl Handover {
-    pub(crate) const fn new(runs: Arc<RunTable>) -> Self {
-        Self { runs }
+impl RunTable {
+    /// Waits until no turn of a handed-over run is queued. If none of them started, the run ends as it would have ended
+    /// without them.
+    pub(crate) fn watch_handover(self: &Arc<Self>, run: RunId, session: &Arc<Session>) {
+        tokio::task::spawn_local(Arc::clone(self).end_handover(run, Arc::clone(session)));
     }
 
-    /// Waits until no turn of the run is queued. If none of them started, the run ends as it would have ended without
-    /// them.
-    pub(crate) fn watch(self: &Arc<Self>, run: &ActiveRun, session: &Arc<Session>) {
-        let (this, id, session) = (Arc::clone(self), run.id(), Arc::clone(session));
+    /// The same for a run that a caller found handed over: the process that watched it may be lost. One task for each
+    /// run.
+    pub(super) fn watch_found_handover(self: &Arc<Self>, run: RunId, session: &Arc<Session>) {
+        if !self.watched().insert(run) {
+            return;
+        }
+        let (this, session) = (Arc::clone(self), Arc::clone(session));
         tokio::task::spawn_local(async move {
-            let mut backoff = Backoff::new();
-            while let Err(fault) = this.end_if_left(id, &session).await {
-                // Busy: another process has the run in memory, and may give it up again.
-                let is_retried = matches!(fault.kind, FaultKind::Overloaded | FaultKind::Busy);
-                if !is_retried || this.runs.is_closed() {
-                    return tracing::warn!(run = %id, "a run that waits for queued turns of another gateway may stay open: {fault}");
-                }
-                backoff.pause().await;
-            }
+            Arc::clone(&this).end_handover(run, session).await;
+            this.watched().remove(&run);
         });
     }
 
-    async fn end_if_left(&self, id: RunId, session: &Arc<Session>) -> Result<(), Fault> {
-        let sessions = self.runs.sessions();
+    async fn end_handover(self: Arc<Self>, id: RunId, session: Arc<Session>) {
+        let mut backoff = Backoff::new();
+        while let Err(fault) = self.end_if_left(id, &session).await {
+            // Busy: another process has the run in memory, and may give it up again. Restarted: the store has lost the
+            // place in the queue.
+            let is_retried = matches!(fault.kind, FaultKind::Overloaded | FaultKind::Busy | FaultKind::Restarted);
+            if !is_retried || self.is_closed() {
+                return tracing::warn!(run = %id, "a run that waits for queued turns of another gateway may stay open: {fault}");
+            }
+            backoff.pause().await;
+        }
+    }
+
+    async fn end_if_left(self: &Arc<Self>, id: RunId, session: &Arc<Session>) -> Result<(), Fault> {
+        let sessions = self.sessions();
         loop {
             let place = sessions.enqueue(session, None, usize::MAX).await?;
             let _guard = sessions.turn_of(place).await?;
@@ -259,24 +265,28 @@ impl Handover {
                 continue;
             }
 
-            if let Some(run) = self.runs.find(id).await?.filter(|run| run.run_state().is_waiting()) {
-                let run = self.runs.activate(run).await?;
+            if let Some(run) = self.find(id).await?.filter(|run| run.run_state().is_waiting()) {
+                let run = self.activate(run).await?;
                 // Again, while no other process can have the run: a caller that had it a moment ago has queued its turn
                 // before it released the run.
                 if sessions.is_continued(session, id).await? {
                     continue;
                 }
                 let is_ended = run.update(Publish::Later, |state| {
+                    if state.queued_turns > 0 {
+                        // Queued here after the store's queue was read.
+                        return Err(faults::busy(&session.id));
+                    }
                     let waits = state.about.state.is_waiting();
                     if waits {
                         state.cut(end, None);
                     }
-                    waits
-                });
+                    Ok(waits)
+                })?;
                 if is_ended {
-                    let store = self.runs.store();
+                    let store = self.store();
                     commit::publish_when_safe(store, &run, store.write_timeout(), async {}).await;
-                    self.runs.turn_ended(&run);
+                    self.turn_ended(&run);
                 }
             }
             session.take_handed_over(id);

@@ -3,14 +3,14 @@
 //! A run is in memory during a turn, while it has a follower, a holder or a queued turn, and while its end is written.
 //! Not here: the driver of runs ([`crate::turns::driver`]), and the runs of a caller ([`super::access`]).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use interlingua_core::call::RunState;
 use interlingua_core::pending::Pending;
-use interlingua_core::{Fault, Owner, RunId};
+use interlingua_core::{End, Fault, Owner, RunId};
 use tokio::sync::watch;
 use tokio::time::{Duration, timeout};
 
@@ -39,6 +39,8 @@ pub(crate) struct RunTable {
     /// Runs with followers here that other processes may drive.
     elsewhere: Arc<RunsElsewhere>,
     active: Mutex<ActiveRuns>,
+    /// Runs whose queued turns this process watches because a caller found them handed over.
+    watched: Mutex<HashSet<RunId>>,
     /// Number of turns that have ended since the process began.
     turns_ended: AtomicU64,
     /// Number of turns that have a driver or wait for one here.
@@ -104,6 +106,7 @@ impl RunTable {
             sessions,
             unstored,
             active: Mutex::default(),
+            watched: Mutex::default(),
             turns_ended: AtomicU64::new(0),
             driven: AtomicUsize::new(0),
             is_accepting: AtomicBool::new(true),
@@ -115,6 +118,10 @@ impl RunTable {
 
     fn lock(&self) -> MutexGuard<'_, ActiveRuns> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn watched(&self) -> MutexGuard<'_, HashSet<RunId>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) const fn store(&self) -> &Arc<dyn Store> {
@@ -223,16 +230,19 @@ impl RunTable {
         Ok(session.pending_of(run.id))
     }
 
-    /// True if a stored run waits only for another replica to start its next turn. False if only this process has runs.
-    pub(crate) async fn is_handed_over(&self, run: &RunHandle) -> Result<bool, Fault> {
+    /// The session of a stored run that waits only for another replica to start its next turn, and the end that applies
+    /// without that turn. `None` if only this process has runs.
+    pub(super) async fn handover_of(&self, run: &RunHandle) -> Result<Option<(Arc<Session>, End)>, Fault> {
         let may_be = match run {
             RunHandle::Stored(stored, pending) => stored.info.state == RunState::Waiting && pending.is_empty(),
             RunHandle::InMemory(_) => false,
         };
         if !may_be || !self.store.runs_move() {
-            return Ok(false);
+            return Ok(None);
         }
-        Ok(self.session_of(run).await?.handed_over(run.id()).is_some())
+        let session = self.session_of(run).await?;
+        let end = session.handed_over(run.id());
+        Ok(end.map(|end| (session, end)))
     }
 
     /// The session of a run.
@@ -261,18 +271,16 @@ impl RunTable {
                 RunHandle::Stored(..) => {
                     // The copy that was found may be outdated: the run may have been in memory since.
                     let loading = LoadingGuard::new(self, id);
-                    run = match self.find(id).await?.ok_or_else(|| faults::run_not_found(id))? {
-                        RunHandle::Stored(stored, pending) => {
-                            if let Some((held, opened)) = self.activate_stored(&loading, &stored, &pending)? {
-                                if let Some(opened) = opened {
-                                    self.opened(&held, opened).await?;
-                                }
-                                return Ok(held);
-                            }
-                            RunHandle::Stored(stored, pending)
+                    run = self.find(id).await?.ok_or_else(|| faults::run_not_found(id))?;
+                    let end = self.handover_of(&run).await?.map(|(_, end)| end);
+                    if let RunHandle::Stored(stored, pending) = &run
+                        && let Some((held, opened)) = self.activate_stored(&loading, (stored, pending), end)?
+                    {
+                        if let Some(opened) = opened {
+                            self.opened(&held, opened).await?;
                         }
-                        active => active,
-                    };
+                        return Ok(held);
+                    }
                 }
             }
         }
@@ -340,17 +348,20 @@ impl RunTable {
     }
 
     /// Brings a loaded run into memory unless it is there, and opens it in the store. `None`: it was in memory since it
-    /// was loaded, and has to be loaded again.
+    /// was loaded, and has to be loaded again. `end`: applies if no queued turn of another replica starts.
     fn activate_stored(
         self: &Arc<Self>,
         loading: &LoadingGuard,
-        stored: &StoredRun,
-        pending: &[Pending],
+        (stored, pending): (&StoredRun, &[Pending]),
+        end: Option<End>,
     ) -> Result<Option<Activated>, Fault> {
         let agent = self.agents.of_stored_run(&stored.record.run().agent);
         let agent = agent.ok_or_else(|| Fault::not_found("the run's agent"))?;
         let run = ActiveRun::from_stored(agent, stored);
-        run.update(Publish::Now, |state| state.pending = pending.to_vec());
+        run.update(Publish::Now, |state| {
+            state.pending = pending.to_vec();
+            state.fallback = end.map(RunState::Ended);
+        });
 
         let mut active = self.lock();
         if let Some(known) = active.by_id.get(&run.id()) {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::transcripts::Transcripts;
 use crate::backoff::Backoff;
 use crate::pending::{LinkedRuns, PendingIndex};
-use crate::runs::{ActiveRun, ConnectionCache, Handover, Prepared, Publish, RunTable, Turn, commit};
+use crate::runs::{ActiveRun, ConnectionCache, Prepared, Publish, RunTable, Turn, commit};
 use crate::sessions::{AgentMemory, TurnNote, TurnSuccess};
 use interlingua_base::clock;
 
@@ -24,7 +24,6 @@ pub(crate) struct Concluder {
     runs: Arc<RunTable>,
     transcripts: Arc<Transcripts>,
     pending_index: Arc<PendingIndex>,
-    handover: Arc<Handover>,
 }
 
 /// A turn that has ended in the record.
@@ -104,9 +103,8 @@ impl Concluder {
         runs: Arc<RunTable>,
         transcripts: Arc<Transcripts>,
         pending_index: Arc<PendingIndex>,
-        handover: Arc<Handover>,
     ) -> Self {
-        Self { runs, transcripts, pending_index, handover }
+        Self { runs, transcripts, pending_index }
     }
 
     /// Notes, writes and publishes the result of a turn.
@@ -183,7 +181,7 @@ impl Concluder {
         if commit::publish_when_safe(self.runs.store(), run, left, save_session).await {
             if is_handed_over && self.runs.store().runs_move() {
                 // The process whose turn is next in the queue may be lost.
-                self.handover.watch(run, &turn.session);
+                self.runs.watch_handover(run.id(), &turn.session);
             }
             return;
         }
@@ -221,10 +219,6 @@ impl Concluder {
         }
     }
 
-    pub(super) const fn handover(&self) -> &Arc<Handover> {
-        &self.handover
-    }
-
     /// Writes the session of a turn. If the store fails, it tries again until the run is lost: the run must not end
     /// before its session is written.
     async fn save_session(&self, run: &ActiveRun, turn: &Turn, asked: &[Pending]) {
@@ -238,7 +232,9 @@ impl Concluder {
                 Err(fault) => Err(fault),
             };
             let Err(fault) = saved else { return };
-            if fault.kind != FaultKind::Overloaded {
+            // A run that is not stored ends without delay, also while the store fails: it is not read later.
+            let is_awaited = run.view(|view| view.info.stored) || self.runs.store().runs_move();
+            if fault.kind != FaultKind::Overloaded || !is_awaited {
                 let (code, detail) = (fault.code(), fault.detail.as_deref());
                 return tracing::warn!(run = %run.id(), code, detail, "{}", fault.message);
             }

@@ -101,14 +101,6 @@ impl LaterTurns {
         let (delivery, policy, labels) = (call.delivery, call.policy, call.labels.clone());
         let claim_key = call.claim.as_ref().map(|claim| claim.key.clone());
         let session = self.runs.session_of(&RunHandle::InMemory(run.pin())).await?;
-        if let Some(end) = session.handed_over(id) {
-            // Its next turn may be queued at another gateway: the run waits for no client.
-            run.update(Publish::Later, |state| {
-                if state.about.state.is_waiting() {
-                    state.fallback.get_or_insert(RunState::Ended(end));
-                }
-            });
-        }
         // A route may name another agent than the run's.
         let agent = if agent.name == run.agent.name { agent } else { &run.agent };
         let spoken = Spoken::from(call);
@@ -122,13 +114,13 @@ impl LaterTurns {
         // No stream is held back for a turn that waits for its session.
         let mut wanted = Wanted { delivery, policy, first_event_timeout: Duration::ZERO, turn: 0, is_duplicate: false };
 
-        if let Some(held) = &held {
-            if held.run_state().is_waiting()
-                && let Some((waiting, reason)) = self.prepare(held, agent, &mut turn).await?
+        if let Some(active) = &held {
+            if active.run_state().is_waiting()
+                && let Some((waiting, reason)) = self.prepare(active, agent, &mut turn).await?
             {
                 return Ok(Answer::Waiting(waiting, reason));
             }
-            match self.launch(held, turn, &labels, None)? {
+            match self.launch(active, turn, &labels, None)? {
                 LaunchResult::Started { number, is_ready } => {
                     if is_ready {
                         let limit = policy.first_response.timeout();
@@ -138,6 +130,8 @@ impl LaterTurns {
                     return wanted.respond(follower, started).await;
                 }
                 LaunchResult::Duplicate(number) => {
+                    // The next turn of the run may be queued at another gateway, which cannot take it while it is held.
+                    drop(held);
                     (wanted.turn, wanted.is_duplicate) = (number, true);
                     return wanted.respond(follower, started).await;
                 }
@@ -173,6 +167,13 @@ impl LaterTurns {
         Ok(Place::Behind(self.runs.sessions().enqueue(session, Some(run), limit).await?))
     }
 
+    /// Joins the queue again, and only then gives up the old place: for other processes the run always has a queued
+    /// turn. Without a place if the store fails.
+    async fn queue_again(&self, turn: &mut Turn, run: RunId) {
+        let place = self.queue(&turn.session, run, usize::MAX).await;
+        turn.place = place.ok();
+    }
+
     /// Follows a running run: the session's queue has the order of its next turns, from all processes. `None`: the run
     /// is not running, or no process drives it.
     fn follow_working(&self, run: &RunHandle) -> Result<Option<Follower>, Fault> {
@@ -197,7 +198,7 @@ impl LaterTurns {
         queued.leave().await;
         if !matches!(launched, Ok(QueueEnd::Started(_))) && self.runs.store().runs_move() {
             // The process that handed the run over may be lost.
-            self.driver.turns().concluder.handover().watch(&run, &session);
+            self.runs.watch_handover(run.id(), &session);
         }
 
         match &launched {
@@ -230,7 +231,7 @@ impl LaterTurns {
                     if fault.kind != FaultKind::Overloaded {
                         // Another process has the run, for a turn that may be behind this one; or the store has lost
                         // the place.
-                        turn.place = None;
+                        self.queue_again(&mut turn, queued.run().id()).await;
                     }
                     backoff.pause().await;
                     continue;
@@ -256,8 +257,7 @@ impl LaterTurns {
 
             if !is_stopped {
                 // The turn that goes first may need the session's turn that this one has.
-                turn.place = None;
-                turn.place = Some(self.queue(&turn.session, run.id(), usize::MAX).await?);
+                self.queue_again(&mut turn, run.id()).await;
             }
             // Its place is behind that turn now, unless that turn needs none any more: its end is being written.
             run.release_until_turn_ended().await;
@@ -433,6 +433,8 @@ fn over(run: &ActiveRun) -> Result<QueueEnd, Fault> {
     }
     match run.run_state() {
         RunState::Ended(End::Canceled | End::Failed) => Ok(QueueEnd::RunEnded),
+        // Its turn ended at the moment of the cancellation.
+        _ if run.cancel.is_set() => Ok(QueueEnd::RunEnded),
         _ => Err(faults::run_ended(run.id())),
     }
 }
