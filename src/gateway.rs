@@ -190,7 +190,7 @@ impl Gateway {
     }
 
     /// Keeps everything in this store instead of the one that is configured; of `[store]` only `retention` applies
-    /// then. Gateways that share a store have to be given one of its replicas each ([`Store::shared`]).
+    /// then. Each of several gateways needs a replica of its own ([`Coordination`](interlingua_store::Coordination)).
     #[must_use]
     pub fn with_store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
@@ -307,8 +307,8 @@ impl Gateway {
         let engine = Engine::new(agents, Arc::clone(&store), webhooks, rules, Arc::clone(&callers), limits, metrics);
 
         let recovered = match engine.recover().await {
-            // A shared store is waited for: what others left is closed once it is reached.
-            Err(StoreError::Unavailable { reason }) if store.shared().is_some() => {
+            // A store behind a network is waited for: runs that others left are closed once it is reached.
+            Err(StoreError::Unavailable { reason }) => {
                 tracing::warn!(
                     reason,
                     "the store is unreachable at the start: the gateway waits for it and refuses new runs"

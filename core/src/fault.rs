@@ -438,6 +438,12 @@ impl Fault {
         }
     }
 
+    /// A mistake of the gateway itself, such as a panic.
+    #[must_use]
+    pub fn internal() -> Self {
+        Self::new(FaultKind::Internal, "the gateway made a mistake")
+    }
+
     /// A field with an invalid value.
     #[must_use]
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {

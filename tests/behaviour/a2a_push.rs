@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::agent::{approval_request, frames, text_reply, text_reply_then_hang, text_reply_until};
+use crate::support::agent::{
+    approval_request, busy_and_asking, frames, text_reply, text_reply_then_hang, text_reply_until,
+};
 use crate::support::callers::{AUTH, key_of, write_keys};
 use crate::support::gateway::{Gateway, JSON, agent};
 use crate::support::http::Exchange;
@@ -323,23 +325,6 @@ async fn notifications_lost_in_a_crash_arrive_although_lists_cannot_read_the_run
     let _process = Process::start(folder.path());
     let received = wait_for_last(&receiver, "COMPLETED").await;
     assert!(received.ends_with(&["task SUBMITTED", "WORKING", "one", "COMPLETED"].map(str::to_owned)), "{received:?}");
-}
-
-/// A reply with many messages and an approval request at the end.
-fn busy_and_asking(id: &str) -> Reply {
-    let response = |status: &str| json!({ "object": "response", "status": status, "id": "response_up" }).to_string();
-    let call = |number: usize| {
-        let data = json!({ "call_id": format!("call_{number}"), "name": "look", "arguments": "{}" });
-        let content = json!({ "object": "content", "status": "completed", "type": "data", "index": 0, "delta": false, "data": data });
-        let message = format!("msg_{number}");
-        json!({ "object": "message", "status": "completed", "id": message, "type": "plugin_call", "role": "assistant", "content": [content] })
-    };
-    let data = json!({ "id": id, "name": "rm", "arguments": "{}", "server_label": "files" });
-    let content = json!({ "object": "content", "status": "completed", "type": "data", "index": 0, "delta": false, "msg_id": "msg_ask", "data": data });
-    let body = json!({ "object": "message", "status": "completed", "id": "msg_ask", "type": "mcp_approval_request", "role": "assistant", "content": [content] });
-    let started = [response("created"), response("in_progress")].into_iter();
-    let messages = (0..20).map(call).chain([body]).map(|message| message.to_string());
-    Reply::frames(started.chain(messages).chain([response("completed")]))
 }
 
 #[tokio::test]

@@ -38,7 +38,7 @@ use crate::support::store::FaultyStore;
 /// Everything that a call started must have ended within this time.
 pub(super) const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 const AGENT: &str = "demo";
-const COLLECTION: &str = "receivers";
+pub(super) const COLLECTION: &str = "receivers";
 
 /// An engine without sockets, and the scope of its caller.
 pub(super) struct Fixture {
@@ -176,14 +176,13 @@ impl Fixture {
     }
 
     pub(super) async fn answer(&self, call: Call) -> Option<Answer> {
-        tokio::time::timeout(SETTLE_TIMEOUT, self.engine.answer(call, &self.scope))
-            .await
-            .expect("an answer in time")
-            .ok()
+        // Boxed: the futures of the tests contain it many times, on one stack.
+        let answered = Box::pin(self.engine.answer(call, &self.scope));
+        tokio::time::timeout(SETTLE_TIMEOUT, answered).await.expect("an answer in time").ok()
     }
 
     /// Registers a push receiver for a run.
-    async fn add_receiver(&self, run: RunId) {
+    pub(super) async fn add_receiver(&self, run: RunId) {
         let key = owned_key(Owner::anonymous().key(), &format!("{run}/1"));
         let put = self.store.put(COLLECTION, &key, "{}".into(), interlingua::store::Expect::Any, 0);
         let _ = put.await;
@@ -204,7 +203,7 @@ impl Fixture {
     }
 
     /// Starts a run that would take minutes.
-    async fn working(&self, session: &str) -> RunId {
+    pub(super) async fn working(&self, session: &str) -> RunId {
         let id = clock::new_id();
         let call = RunCall { id: Some(id), delivery: Delivery::Background, ..run_call(session, "long 100000 20") };
         self.answer(Call::Run(Box::new(call))).await.expect("it was begun");

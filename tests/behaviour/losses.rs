@@ -184,7 +184,7 @@ async fn an_agent_without_history_uses_its_own_memory() {
     .await;
     let loses = json!([{
         "side": "agent", "kind": "history", "change": "lost",
-        "how": "the agent goes on from what it remembers itself", "count": 1,
+        "how": "the agent continues from its own memory", "count": 1,
     }]);
     let ask = async |mut body: Value| {
         body["model"] = json!("doll");

@@ -98,14 +98,14 @@ async fn perform(actions: Vec<Action>) {
     }
     store.recover();
     fixture.engine.drain(Duration::ZERO).await;
-    // A run that waits ends now: so do the calls whose turns it never took.
+    for call in calls {
+        tokio::time::timeout(SETTLE_TIMEOUT, call).await.expect("an answer in time").expect("no call panics");
+    }
+    // Runs that wait end now.
     let query = Query { filter: Filter { limit: 1000, ..Filter::default() }, ..Query::default() };
     let runs = fixture.store.find(query).await.expect("a list").runs;
     for head in &runs {
         fixture.answer(Call::Cancel(Target::Run(head.id))).await.expect("the run can be canceled");
-    }
-    for call in calls {
-        tokio::time::timeout(SETTLE_TIMEOUT, call).await.expect("an answer in time").expect("no call panics");
     }
 
     fixture.assert_settled("all actions").await;

@@ -204,7 +204,7 @@ async fn replicas_work_through_a_pooler_that_gives_each_transaction_another_sess
     // Followed elsewhere, though no one can notify.
     let run = open_run(&one, &RunSpec::default(), RunState::Running, 5).await;
     let from = run.stored().record.len();
-    let mut updates = other.shared().unwrap().follow(id(1), from);
+    let mut updates = other.follow(id(1), from).expect("other processes write runs");
     updates.next().await.unwrap().unwrap();
     let (mut latencies, mut followed) = (Vec::new(), from);
     // From the second on its holder knows that it is followed.
@@ -226,10 +226,10 @@ async fn replicas_work_through_a_pooler_that_gives_each_transaction_another_sess
     other.signal(id(1), Signal::Cancel).await.unwrap();
     let signal = tokio::time::timeout(Duration::from_secs(5), signals.recv()).await.unwrap();
     assert_eq!(signal, Some((id(1), Signal::Cancel)));
-    let first = one.shared().unwrap().queue_turn("s", None, 9).await.unwrap().unwrap();
-    let second = other.shared().unwrap().queue_turn("s", None, 9).await.unwrap().unwrap();
-    one.shared().unwrap().leave_turn(first).await.unwrap();
-    other.shared().unwrap().wait_for_turn(&second).await.unwrap();
+    let first = one.turns().queue_turn("s", None, 9).await.unwrap().unwrap();
+    let second = other.turns().queue_turn("s", None, 9).await.unwrap().unwrap();
+    one.turns().leave_turn(first).await.unwrap();
+    other.turns().wait_for_turn(&second).await.unwrap();
     run.end(End::Completed);
     one.settle(&run.journal()).await.unwrap();
     assert_eq!(other.load(id(1)).await.unwrap().unwrap().record, run.stored().record);

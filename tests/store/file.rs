@@ -132,7 +132,9 @@ async fn a_store_that_was_not_closed_recovers_interrupted_runs() {
     drop(store);
 
     let store = open(&path);
-    assert_eq!(store.recover().await.unwrap(), [id(0), id(1), id(4)]);
+    let recovered = store.recover().await.unwrap();
+    assert_eq!(recovered, [id(0), id(1), id(4)]);
+    assert_eq!(store.recover().await.unwrap(), [], "each run is returned once");
 
     for run in [queued, running, waiting, ended, grown] {
         let stored = run.stored();
@@ -141,7 +143,7 @@ async fn a_store_that_was_not_closed_recovers_interrupted_runs() {
     }
 
     // The engine ends them like this.
-    for id in store.recover().await.unwrap() {
+    for id in recovered {
         let run = ActiveRun::restore(Arc::unwrap_or_clone(store.load(id).await.unwrap().unwrap()));
         store.open(&run.journal(), run.claim()).await.unwrap();
         run.end(End::Failed);

@@ -30,7 +30,7 @@ fn number(database: &Database<'_>, sql: &str) -> u64 {
 
 /// Follows a run from an event on, until it is over. Returns the lines.
 fn follow(store: &Arc<dyn Store>, run: u128, from: u64) -> tokio::task::JoinHandle<Vec<u8>> {
-    let mut updates = store.shared().unwrap().follow(id(run), from);
+    let mut updates = store.follow(id(run), from).expect("other processes write runs");
     tokio::spawn(async move {
         let (mut lines, mut is_first) = (Vec::new(), true);
         while let Some(update) = updates.next().await {
@@ -161,7 +161,7 @@ async fn a_database_of_the_version_before_is_used_together_with_gateways_of_that
     // A gateway of version 1 writes rows as here: lines of a run that is followed to the run's rows, and notifies of
     // those.
     let run = open_run(&holds, &RunSpec::default(), RunState::Running, 5).await;
-    let mut updates = follows.shared().unwrap().follow(id(1), 0);
+    let mut updates = follows.follow(id(1), 0).expect("other processes write runs");
     let events = run.stored().record.len();
     let grown = ActiveRun::restore(run.stored());
     grown.append(&*follows, "of version 1");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use interlingua::store::{
-    Claim, DocumentWrite, Expect, OwnerBoundsOf, Query, Retention, SharedStore, Store, StoreError, owned_key, part_key,
+    Claim, DocumentWrite, Expect, OwnerBoundsOf, Query, Retention, Store, StoreError, owned_key, part_key,
 };
 use interlingua_core::call::{Filter, RunState};
 use interlingua_core::event::End;
@@ -25,10 +25,6 @@ fn replica_in(database: &Database<'_>) -> Arc<dyn Store> {
     let lease = std::time::Duration::from_secs(1);
     let options = interlingua::store::PostgresOptions { lease, ..crate::postgres_options(&database.url()) };
     Arc::new(interlingua::store::Postgres::open(&options).unwrap())
-}
-
-fn shared(store: &Arc<dyn Store>) -> &dyn SharedStore {
-    store.shared().expect("several replicas can use it")
 }
 
 /// Rules that delete nothing.
@@ -81,11 +77,11 @@ async fn names_with_characters_that_the_database_refuses_are_kept() {
     assert!(store.delete("push", &keys[1], Expect::Any).await.unwrap().unwrap());
 
     // Lines for turns and leases.
-    let first = shared(store).queue_turn(session, None, 9).await.unwrap().unwrap();
-    let second = shared(store).queue_turn(session, None, 9).await.unwrap().unwrap();
+    let first = store.turns().queue_turn(session, None, 9).await.unwrap().unwrap();
+    let second = store.turns().queue_turn(session, None, 9).await.unwrap().unwrap();
     assert!(first.is_first && !second.is_first);
-    shared(store).leave_turn(first).await.unwrap();
-    shared(store).wait_for_turn(&second).await.unwrap();
+    store.turns().leave_turn(first).await.unwrap();
+    store.turns().wait_for_turn(&second).await.unwrap();
     assert!(store.lease("l\0", "one\0", std::time::Duration::from_secs(60)).await.unwrap());
     assert!(!store.lease("l\0", "other\0", std::time::Duration::from_secs(60)).await.unwrap());
 
@@ -111,7 +107,7 @@ async fn names_and_keys_that_are_too_long_are_refused_at_once() {
     let retention = Some((&*long, false));
     let open = store.open(&ActiveRun::new(&RunSpec { retention, ..RunSpec::default() }).journal(), Claim::New).await;
     assert!(is_too_long(open.unwrap_err()));
-    assert!(is_too_long(shared(store).queue_turn(&long, None, 1).await.unwrap_err()));
+    assert!(is_too_long(store.turns().queue_turn(&long, None, 1).await.unwrap_err()));
     assert!(is_too_long(store.lease(&long, "one", std::time::Duration::MAX).await.unwrap_err()));
 
     // The longest that is kept. Random characters: the database cannot make them shorter.
@@ -122,7 +118,7 @@ async fn names_and_keys_that_are_too_long_are_refused_at_once() {
     };
     let longest: String = (0..2400 - "sessions".len()).map(|_| random()).collect();
     store.put("sessions", &longest, Bytes::new(), Expect::Any, 1).await.unwrap().unwrap();
-    shared(store).queue_turn(&longest, None, 1).await.unwrap();
+    store.turns().queue_turn(&longest, None, 1).await.unwrap();
     let (owner, session) = (&longest[..1200], &longest[1200..]);
     open_run(store, &RunSpec { owner, session, ..RunSpec::default() }, RunState::Running, 1).await;
 
@@ -160,8 +156,8 @@ async fn a_refused_write_fails_alone() {
             })
             .collect();
         let opens: Vec<_> = (0..6).map(|number| store.open(&runs[&number].journal(), Claim::New)).collect();
-        let good_turn = shared(&store).queue_turn(&format!("good{round}"), None, 1);
-        let bad_turn = shared(&store).queue_turn("bad", None, 1);
+        let good_turn = store.turns().queue_turn(&format!("good{round}"), None, 1);
+        let bad_turn = store.turns().queue_turn("bad", None, 1);
 
         for (key, put) in keys.iter().zip(join_all(puts).await) {
             assert_eq!(put.is_err(), key.contains("bad"), "{key}: {put:?}");
@@ -225,7 +221,7 @@ async fn leftovers_of_replicas_are_deleted() {
     let database = interlingua_testing_postgres::database();
     let store = store_in(&database);
     open_run(&store, &RunSpec::default(), RunState::Running, 5).await;
-    let ticket = shared(&store).queue_turn("full", None, 9).await.unwrap().unwrap();
+    let ticket = store.turns().queue_turn("full", None, 9).await.unwrap().unwrap();
     database
         .sql(
             "INSERT INTO interlingua.replicas (id, state, renewed_at, version, journal)
@@ -249,7 +245,7 @@ async fn leftovers_of_replicas_are_deleted() {
     assert_eq!(count("replicas WHERE state = 'active'"), "2");
     assert_eq!((count("follows"), count("leases"), count("signals")), ("1".into(), "1".into(), "0".into()));
     assert_eq!(database.sql("SELECT session FROM interlingua.turn_lines").unwrap(), "full");
-    shared(&store).leave_turn(ticket).await.unwrap();
+    store.turns().leave_turn(ticket).await.unwrap();
     assert_eq!(count("turn_lines"), "0");
 }
 
@@ -283,16 +279,16 @@ async fn a_closed_store_hands_over_active_runs() {
     let database = interlingua_testing_postgres::database();
     let (leaves, stays) = (store_in(&database), store_in(&database));
     let run = open_run(&leaves, &RunSpec::default(), RunState::Running, 5).await;
-    let ticket = shared(&leaves).queue_turn("s", None, 9).await.unwrap().unwrap();
+    let ticket = leaves.turns().queue_turn("s", None, 9).await.unwrap().unwrap();
     assert!(ticket.is_first);
-    let next = shared(&stays).queue_turn("s", None, 9).await.unwrap().unwrap();
+    let next = stays.turns().queue_turn("s", None, 9).await.unwrap().unwrap();
     run.append(&*leaves, "the last");
     leaves.close().await.unwrap();
 
     // At once, not after the lease of ten seconds.
     assert_eq!(stays.recover().await.unwrap(), [id(1)]);
     assert_eq!(stays.load(id(1)).await.unwrap().unwrap().record, run.stored().record);
-    shared(&stays).wait_for_turn(&next).await.unwrap();
+    stays.turns().wait_for_turn(&next).await.unwrap();
 }
 
 /// The runs of a replica that was lost.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use interlingua::store::{Claim, DocumentWrite, Expect, PostgresOptions, SharedStore, Signal, Store};
+use interlingua::store::{Claim, DocumentWrite, Expect, PostgresOptions, Signal, Store};
 use interlingua_core::event::End;
 use interlingua_testing_postgres::{Database, Direction, Proxy};
 
@@ -15,10 +15,6 @@ use crate::live::{ActiveRun, RunSpec, id};
 fn open(url: &str) -> Arc<dyn Store> {
     let options = PostgresOptions { lease: Duration::from_secs(60), ..crate::postgres_options(url) };
     Arc::new(interlingua::store::Postgres::open(&options).unwrap())
-}
-
-fn shared(store: &Arc<dyn Store>) -> &dyn SharedStore {
-    store.shared().expect("several replicas can use it")
 }
 
 /// The parts of a round in the database: after none of its calls, after each one that [`WriteRound::parts`] counts, and
@@ -57,7 +53,7 @@ impl WriteRound {
         let settled = store.settle(&held.journal());
         let removed = store.remove(id(u128::from(2 * number)));
         let written = store.write(vec![document("a"), document("b")], 0);
-        let queued = shared(store).queue_turn(&format!("s{number}"), None, 0);
+        let queued = store.turns().queue_turn(&format!("s{number}"), None, 0);
         let signaled = store.signal(held.stored().record.run().id, Signal::Cancel);
 
         opened.await.unwrap();
@@ -151,16 +147,16 @@ async fn changes_without_a_notification_are_found() {
     run.start();
     run.append(&*one, "first ");
     let mut signals = one.signals();
-    let mut updates = shared(&other).follow(id(1), 0);
+    let mut updates = other.follow(id(1), 0).expect("other processes write runs");
     assert!(soon(updates.next()).await.unwrap().unwrap().info.is_some());
 
     other.signal(id(1), Signal::Cancel).await.unwrap();
     assert_eq!(soon(signals.recv()).await, Some((id(1), Signal::Cancel)));
 
-    let first = shared(&one).queue_turn("s", None, 9).await.unwrap().unwrap();
-    let next = shared(&other).queue_turn("s", None, 9).await.unwrap().unwrap();
-    let comes = shared(&other).wait_for_turn(&next);
-    shared(&one).leave_turn(first).await.unwrap();
+    let first = one.turns().queue_turn("s", None, 9).await.unwrap().unwrap();
+    let next = other.turns().queue_turn("s", None, 9).await.unwrap().unwrap();
+    let comes = other.turns().wait_for_turn(&next);
+    one.turns().leave_turn(first).await.unwrap();
     soon(comes).await.unwrap();
 
     run.append(&*one, "second ");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use interlingua::store::{Claim, Expect, PostgresOptions, SharedStore, Store, StoreError};
+use interlingua::store::{Claim, Expect, PostgresOptions, Store, StoreError};
 use interlingua_core::event::End;
 use interlingua_testing_postgres::{Options, Proxy, Server};
 
@@ -16,10 +16,6 @@ async fn open(url: &str, lease: Duration) -> Arc<dyn Store> {
     let options = PostgresOptions { lease, ..crate::postgres_options(url) };
     let opened = tokio::task::spawn_blocking(move || interlingua::store::Postgres::open(&options));
     Arc::new(opened.await.unwrap().unwrap())
-}
-
-fn shared(store: &Arc<dyn Store>) -> &dyn SharedStore {
-    store.shared().expect("several replicas can use it")
 }
 
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -44,14 +40,14 @@ async fn more_than_the_database_can_lock_at_once_is_written_after_an_outage() {
     run.start();
     let mut tickets = Vec::new();
     for turn in 0..100 {
-        tickets.push(shared(&store).queue_turn(&format!("left {turn}"), None, 9).await.unwrap().unwrap());
+        tickets.push(store.turns().queue_turn(&format!("left {turn}"), None, 9).await.unwrap().unwrap());
     }
 
     proxy.refuse();
     let written: Vec<_> = (0..TURNS)
         .map(|turn| store.put("sessions", &turn.to_string(), Bytes::from_static(b"v"), Expect::Absent, 1))
         .collect();
-    let left: Vec<_> = tickets.into_iter().map(|ticket| shared(&store).leave_turn(ticket)).collect();
+    let left: Vec<_> = tickets.into_iter().map(|ticket| store.turns().leave_turn(ticket)).collect();
     // After all that.
     let last = store.put("sessions", "0", Bytes::from_static(b"last"), Expect::Any, 2);
     run.append(&*store, "word ");
@@ -79,7 +75,7 @@ async fn writes_of_a_fenced_replica_are_dropped() {
     let run = ActiveRun::numbered(1);
     store.open(&run.journal(), Claim::New).await.unwrap();
     run.start();
-    let first = shared(&store).queue_turn("s", None, 9).await.unwrap().unwrap();
+    let first = store.turns().queue_turn("s", None, 9).await.unwrap().unwrap();
     // Joining again takes time, during which callers continue as before.
     database
         .sql(
@@ -92,7 +88,7 @@ async fn writes_of_a_fenced_replica_are_dropped() {
     run.append(&*store, "word ");
     until("it is fenced", || run.is_lost()).await;
     let late = store.put("sessions", "s", Bytes::from_static(b"late"), Expect::Any, 1);
-    let left = shared(&store).leave_turn(first);
+    let left = store.turns().leave_turn(first);
     let (late, left) = tokio::join!(late, left);
     assert!(matches!(late, Err(StoreError::Fenced)), "{late:?}");
     assert!(matches!(left, Err(StoreError::Fenced)), "{left:?}");

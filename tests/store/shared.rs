@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use interlingua::store::{SharedStore, Store};
+use interlingua::store::Store;
 use interlingua_core::RunId;
 use interlingua_core::event::End;
 
@@ -47,12 +47,6 @@ pub(crate) trait ProcessFaults: Send + Sync {
 pub(crate) struct Process {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) fate: Arc<dyn ProcessFaults>,
-}
-
-impl Process {
-    fn shared(&self) -> &dyn SharedStore {
-        self.store.shared().expect("the store is shared")
-    }
 }
 
 impl Deref for Process {

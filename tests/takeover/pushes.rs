@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use interlingua::store::DocumentStore as _;
+use interlingua::store::{Coordination as _, DocumentStore as _};
 use serde_json::{Value, json};
 
 use crate::stand::Stand;
-use crate::support::agent::{approval_request, text_reply, text_reply_until};
+use crate::support::agent::{approval_request, busy_and_asking, text_reply, text_reply_until};
 use crate::support::cluster::Member;
 use crate::support::gateway::ROUTE;
 use crate::support::poll_until;
@@ -45,9 +45,12 @@ async fn rpc(member: &Member, method: &str, params: Value) -> Value {
 
 /// Starts a task that a receiver is named for. Returns its id.
 async fn start(member: &Member, receiver: &Upstream) -> Value {
-    let message = json!({ "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "hi" }] });
     let config = json!({ "id": "c", "url": receiver.url("/hook") });
-    let configuration = json!({ "returnImmediately": true, "taskPushNotificationConfig": config });
+    start_with(member, json!({ "returnImmediately": true, "taskPushNotificationConfig": config })).await
+}
+
+async fn start_with(member: &Member, configuration: Value) -> Value {
+    let message = json!({ "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "hi" }] });
     let answer = rpc(member, "SendMessage", json!({ "message": message, "configuration": configuration })).await;
     answer["task"]["id"].clone()
 }
@@ -256,4 +259,52 @@ async fn nothing_is_left_of_deliveries_that_are_done_given_up_or_removed() {
     start(&stand.members[0], &refusing).await;
     refusing.wait_for_requests(4).await;
     until_nothing_is_left(&stand.members[1]).await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_another_gateway_disabled_gets_the_undelivered_notifications_once_it_is_replaced() {
+    let stand = stand(Upstream::always(busy_and_asking("ask"))).await;
+    let refusing = Upstream::always(Reply::complete(400, &[], ""));
+    let task = start(&stand.members[0], &refusing).await;
+    until_state(&stand.members[1], &task, "INPUT_REQUIRED").await;
+    refusing.wait_for_requests(10).await;
+    until_nothing_is_left(&stand.members[1]).await;
+    assert_eq!(refusing.requests().len(), 10, "it is disabled");
+
+    let mended = receiver();
+    name(&stand.members[1], &task, &mended).await;
+    let received = until_last(&mended, "INPUT_REQUIRED").await;
+    assert!(received.len() > 10 && !received.contains(&"task SUBMITTED".to_owned()), "{received:?}");
+}
+
+#[tokio::test]
+async fn a_receiver_that_is_replaced_before_its_first_notification_gets_nothing_from_before_it_was_named() {
+    let stand = stand(Upstream::always(text_reply_until(&["hello"], "go"))).await;
+    let [member, other, _] = &stand.members[..] else { panic!("three") };
+    let task = start_with(member, json!({ "returnImmediately": true })).await;
+    poll_until("the words", async || {
+        let task = rpc(member, "GetTask", json!({ "id": task })).await;
+        task.to_string().contains("hello").then_some(())
+    })
+    .await;
+
+    // Another gateway has the right to send, so that the delivery to the old receiver does not begin.
+    let unused = receiver();
+    let params = json!({ "taskId": task, "id": "d", "url": unused.url("/hook") });
+    rpc(member, "CreateTaskPushNotificationConfig", params).await;
+    let listed = member.replica.list("a2a/push", "", None, 10).await.expect("the store answers");
+    let key = listed[0].key.strip_suffix('d').expect("its id is last").to_owned();
+    let lease = format!("push/{key}c");
+    assert!(other.replica.lease(&lease, "another", Duration::MAX).await.expect("the store answers"));
+    let (old, new) = (receiver(), receiver());
+    name(member, &task, &old).await;
+    stand.agent.open("go");
+    until_state(other, &task, "COMPLETED").await;
+    until_last(&unused, "COMPLETED").await;
+
+    name(member, &task, &new).await;
+    other.replica.release(&lease, "another").await.expect("the store answers");
+    let received = until_last(&new, "COMPLETED").await;
+    assert!(!received.iter().any(|sent| sent == "task SUBMITTED" || sent == "hello"), "{received:?}");
+    assert_eq!(notifications(&old), Vec::<String>::new());
 }

@@ -113,6 +113,49 @@ async fn a_task_is_stopped_on_another_gateway_whenever_it_comes_to_a_pause() {
     }
 }
 
+/// Each message reaches another gateway, some while an earlier one of the queue has its turn.
+#[tokio::test]
+async fn messages_to_a_working_task_get_their_turns_in_order_on_any_gateway() {
+    let agent = Upstream::with_handler(|request| {
+        let text = last_input_text(&request.json());
+        text_reply_until(&["ok"], &text)
+    });
+    let route = "[[routes]]\nprotocol = \"a2a\"\npath = \"/a2a/{agent}\"\n";
+    let stand = Stand::with(agent, "", &format!("{ROUTE}{route}"), 3).await;
+    let send = async |member: usize, text: &str, task: Value| {
+        let parts = json!([{ "text": text }]);
+        let message = json!({ "messageId": text, "role": "ROLE_USER", "taskId": task, "parts": parts });
+        let mut stream =
+            stand.members[member].start_post("/a2a/demo/message:stream", &json!({ "message": message })).await;
+        let id = stream.frame().await.expect("a task")["task"]["id"].clone();
+        assert!(id.is_string(), "{id}");
+        (id, stream)
+    };
+    let reached = async |count: usize| {
+        let requests = async || (stand.agent.requests().len() == count).then_some(());
+        poll_until(&format!("request {count}"), requests).await;
+    };
+
+    let (id, first) = send(0, "one", Value::Null).await;
+    let (_, second) = send(1, "two", id.clone()).await;
+    stand.agent.open("one");
+    reached(2).await;
+    let (_, third) = send(2, "three", id.clone()).await;
+    let (_, fourth) = send(0, "four", id.clone()).await;
+    for (count, text) in [(3, "two"), (4, "three")] {
+        stand.agent.open(text);
+        reached(count).await;
+    }
+    stand.agent.open("four");
+    for mut stream in [first, second, third, fourth] {
+        let frames = stream.frames().await;
+        assert_eq!(last(&frames)["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED", "{frames:?}");
+    }
+    let task = stand.members[1].get(&format!("/a2a/demo/tasks/{}", id.as_str().expect("an id"))).await.json();
+    let texts: Vec<_> = task["history"].as_array().into_iter().flatten().map(|said| &said["messageId"]).collect();
+    assert_eq!(texts, ["one", "two", "three", "four"], "{task}");
+}
+
 /// Answers to approvals, as tasks of A2A that wait for a second at most.
 #[tokio::test]
 async fn a_run_is_answered_on_one_gateway_or_expires_on_another() {

@@ -29,7 +29,7 @@ const MAX_SHOWN: usize = 60;
 
 /// Folders and files with limits of their own: markers per 10,000 words, openings per 1,000 doc comments, riddles.
 const LIMITS: &[(&str, u64, u64, u64)] =
-    &[("ARCHITECTURE.md", 0, 0, 0), ("core contracts", 0, 0, 0), ("core", 2, 3, 0), ("crates/engine", 97, 80, 12)];
+    &[("ARCHITECTURE.md", 0, 0, 0), ("core contracts", 0, 0, 0), ("core", 2, 3, 0), ("crates/engine", 8, 20, 4)];
 
 /// The types that adapters implement or receive.
 const CONTRACTS: &[&str] = &["exchange.rs", "connector.rs", "call.rs", "call/", "step.rs"];

@@ -13,11 +13,6 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Suggested pause before a retry after a caller registered too many push receivers.
 const RECEIVERS_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// For code that panicked.
-pub(super) fn internal() -> Fault {
-    Fault::new(FaultKind::Internal, "the gateway made a mistake")
-}
-
 /// Another gateway took the run over.
 pub(super) fn taken_over() -> Fault {
     let message = "the gateway that had this run was cut off: another one knows how it ended";

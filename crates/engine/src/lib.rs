@@ -44,7 +44,7 @@ use self::complete::complete;
 use self::deliveries::{Deliveries, LeftDeliveries};
 use self::operator::{Documents, Housekeeping, SessionCalls, levels, running_by_protocol};
 use self::pending::{PendingIndex, ResentChooser, RunLinker};
-use self::runs::{Handover, RunAccess, RunTable, SharedRules, UnreadBudget, UnstoredRuns, list, settled, taken};
+use self::runs::{RunAccess, RunTable, SharedRules, UnreadBudget, UnstoredRuns, list, settled, taken};
 use self::sessions::SessionTable;
 use self::turns::{
     Canceller, Concluder, ContextBuilder, Driver, FirstTurns, LaterTurns, SessionChooser, Transcripts, TurnServices,
@@ -52,7 +52,7 @@ use self::turns::{
 use interlingua_base::ports::WebhookClient;
 use interlingua_callers::Callers;
 use interlingua_observe::metrics::{Levels, Metrics};
-use interlingua_store::{Health, ReplicaStatus, SharedStore, Store, StoreError, StoreSizes};
+use interlingua_store::{Health, ReplicaStatus, Store, StoreError, StoreSizes};
 
 /// The maximum duration of [`Call::Wait`].
 const MAX_WAIT: Duration = Duration::from_secs(1);
@@ -234,7 +234,7 @@ impl Engine {
     /// Status of this process among the replicas that share its store. `None`: the store is local.
     #[must_use]
     pub fn replica(&self) -> Option<ReplicaStatus> {
-        self.0.runs.store().shared().map(SharedStore::status)
+        self.0.runs.store().replica()
     }
 
     /// Number of runs in memory.
@@ -358,12 +358,11 @@ fn first_turns(
 ) -> FirstTurns {
     let sessions = runs.sessions();
     let pending_index = Arc::new(PendingIndex::new(Arc::clone(runs.store()), Arc::clone(sessions)));
-    let handover = Arc::new(Handover::new(Arc::clone(runs)));
     let turns = TurnServices {
         runs: Arc::clone(runs),
         context: ContextBuilder::new(Arc::clone(sessions), Arc::clone(transcripts)),
         linker: Arc::clone(&linker),
-        concluder: Concluder::new(Arc::clone(runs), Arc::clone(transcripts), Arc::clone(&pending_index), handover),
+        concluder: Concluder::new(Arc::clone(runs), Arc::clone(transcripts), Arc::clone(&pending_index)),
         unread: UnreadBudget::new(limits.unread),
     };
 

@@ -64,8 +64,8 @@ use self::writer::Writer;
 use interlingua_base::clock;
 use interlingua_store::{
     Claim, Conflict, Coordination, Document, DocumentEntry, DocumentStore, DocumentWrite, Expect, Health, Journal,
-    LoadCost, Query, ReplicaStatus, Retention, RetentionReport, RunPage, RunStore, RunUpdate, SharedStore, Signal,
-    Store, StoreError, StoreFuture, StoredRun, Ticket, TransferTotals, Version,
+    LoadCost, Query, ReplicaStatus, Retention, RetentionReport, RunPage, RunStore, RunUpdate, Signal, Store,
+    StoreError, StoreFuture, StoredRun, Ticket, TransferTotals, TurnQueue, Version,
 };
 
 /// Time that the store has to start.
@@ -366,13 +366,37 @@ impl Coordination for Postgres {
     fn recover(&self) -> StoreFuture<Vec<RunId>> {
         self.spawn(async move |inner| recover::recover(&inner).await)
     }
+
+    fn turns(&self) -> &dyn TurnQueue {
+        self
+    }
+
+    fn replica(&self) -> Option<ReplicaStatus> {
+        Some(self.inner.status())
+    }
+
+    fn write_timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    fn runs_move(&self) -> bool {
+        true
+    }
+
+    fn let_go(&self, run: &Arc<dyn Journal>) {
+        drop(self.settle(run));
+    }
+
+    fn follow(&self, id: RunId, from: u64) -> Option<BoxStream<'static, Result<RunUpdate, StoreError>>> {
+        Some(self.inner.follows.follow(id, from))
+    }
+
+    fn replaces(&self, known: Option<Version>) -> Expect {
+        known.map_or(Expect::Absent, Expect::Version)
+    }
 }
 
 impl Store for Postgres {
-    fn shared(&self) -> Option<&dyn SharedStore> {
-        Some(self)
-    }
-
     fn retain(&self, policy: Retention, now: Millis) -> StoreFuture<RetentionReport> {
         self.spawn(async move |inner| retention::retain(&inner, &policy, now).await)
     }
@@ -395,11 +419,7 @@ impl Store for Postgres {
     }
 }
 
-impl SharedStore for Postgres {
-    fn status(&self) -> ReplicaStatus {
-        self.inner.status()
-    }
-
+impl TurnQueue for Postgres {
     fn queue_turn(&self, session: &str, continues: Option<RunId>, most: usize) -> StoreFuture<Option<Ticket>> {
         if let Err(error) = text::check("session", &[&text::kept(session)]) {
             return failed(error);
@@ -428,10 +448,6 @@ impl SharedStore for Postgres {
 
     fn leave_turn(&self, ticket: Ticket) -> StoreFuture<()> {
         self.submit(|reply| WriteCommand::LeaveTurn { ticket, reply })
-    }
-
-    fn follow(&self, id: RunId, from: u64) -> BoxStream<'static, Result<RunUpdate, StoreError>> {
-        self.inner.follows.follow(id, from)
     }
 }
 

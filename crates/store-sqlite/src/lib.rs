@@ -27,6 +27,7 @@ mod writer;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -44,11 +45,11 @@ use self::queue::Queue;
 use self::readers::{QueryKind, Readers};
 use self::schema::{Database, file_error};
 use self::writer::Writer;
-use interlingua_store::local::{Leases, Signals, lock};
+use interlingua_store::local::{Leases, Signals, TurnQueues, lock};
 use interlingua_store::{
     Claim, Conflict, Coordination, Document, DocumentEntry, DocumentStore, DocumentWrite, Expect, Health, Journal,
     LoadCost, Query, Retention, RetentionReport, RunPage, RunStore, Signal, Store, StoreError, StoreFuture, StoreSizes,
-    StoredRun, Version,
+    StoredRun, TurnQueue, Version,
 };
 
 /// A list of at most this many documents is treated as a point query: reading them costs little more than reading one.
@@ -64,6 +65,9 @@ pub struct Sqlite {
     writer: Mutex<Option<JoinHandle<()>>>,
     leases: Leases,
     signals: Signals,
+    turns: TurnQueues,
+    /// True once the runs of the process before this one were returned.
+    is_recovered: Arc<AtomicBool>,
     path: PathBuf,
 }
 
@@ -86,8 +90,9 @@ impl Sqlite {
         let thread = thread.map_err(|error| file_error("start a thread for", path, error))?;
 
         let writer = Mutex::new(Some(thread));
-        let (leases, signals) = (Leases::default(), Signals::default());
-        Ok(Self { queue, health, unwritten, readers, writer, leases, signals, path: path.to_owned() })
+        let (leases, signals, turns) = (Leases::default(), Signals::default(), TurnQueues::default());
+        let (is_recovered, path) = (Arc::default(), path.to_owned());
+        Ok(Self { queue, health, unwritten, readers, writer, leases, signals, turns, is_recovered, path })
     }
 
     /// Runs an operation that needs no file access.
@@ -250,7 +255,20 @@ impl Coordination for Sqlite {
     }
 
     fn recover(&self) -> StoreFuture<Vec<RunId>> {
-        self.readers.run(QueryKind::List, reader::recover)
+        if self.is_recovered.load(Ordering::Acquire) {
+            return self.immediate(|_| Vec::new());
+        }
+        let (found, is_recovered) =
+            (self.readers.run(QueryKind::List, reader::recover), Arc::clone(&self.is_recovered));
+        Box::pin(async move {
+            let found = found.await?;
+            is_recovered.store(true, Ordering::Release);
+            Ok(found)
+        })
+    }
+
+    fn turns(&self) -> &dyn TurnQueue {
+        &self.turns
     }
 }
 
@@ -276,6 +294,7 @@ impl Store for Sqlite {
 
     fn close(&self) -> StoreFuture<()> {
         self.signals.close();
+        self.turns.close();
         self.queue.close(Arc::clone(&self.readers))
     }
 }

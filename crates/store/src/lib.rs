@@ -26,14 +26,14 @@
 //! its data in memory, keeps retrying, and never ends the process. A run whose `open` or `settle` failed stays pending
 //! until [`RunStore::remove`]; until then it is loaded from memory.
 //!
-//! **Several processes.** A store may be shared ([`Store::shared`]). Each process that uses it is a *replica*, with an
-//! id of its own that ends with it. The replica that opened a run *holds* it until it settles the run's end, or a turn
+//! **Several processes.** [`Coordination`] is the same for every store; in a store of one process, that process holds
+//! everything. Where several processes may use a store, each one is a *replica*, with an id of its own that ends with it. The replica that opened a run *holds* it until it settles the run's end, or a turn
 //! after which the run waits: only the holder writes the run, and the store itself refuses every other writer
 //! ([`StoreError::Fenced`]). A replica that the others have not seen for the time of a lease may be *fenced*: from then
 //! on it writes nothing, its runs are handed out by [`Coordination::recover`], each to one replica, and it learns of
 //! each that it has lost it ([`Journal::lost`]). Until it is fenced it loses nothing, however late it is. Other
-//! replicas follow a run ([`SharedStore::follow`]) and stop it ([`Coordination::signal`]). The turns of a session are
-//! taken in one order on all replicas ([`SharedStore::queue_turn`]). Order and time are the store's.
+//! replicas follow a run ([`Coordination::follow`]) and stop it ([`Coordination::signal`]). The turns of a session are
+//! taken in one order on all replicas ([`TurnQueue`]). Order and time are the store's.
 
 mod coordination;
 mod documents;
@@ -43,14 +43,14 @@ pub mod local;
 pub mod log;
 mod memory;
 mod owner_bounds;
+mod replica;
 pub mod retention;
 mod rules;
 mod runs;
-mod shared;
 mod store;
 mod transfer;
 
-pub use coordination::{Coordination, Signal};
+pub use coordination::{Coordination, Signal, TurnQueue};
 pub use documents::{
     Conflict, Document, DocumentEntry, DocumentStore, DocumentWrite, Expect, Version, attached_keys, owned_key,
     owner_in, part_key, part_keys,
@@ -58,11 +58,11 @@ pub use documents::{
 pub use error::{StoreError, StoreFuture};
 pub use memory::Memory;
 pub use owner_bounds::{OwnerBounds, OwnerBoundsOf};
+pub use replica::{Claim, LeaseState, ReplicaStatus, RunUpdate, Ticket};
 pub use rules::{Retention, RetentionReport, before};
 pub use runs::{
     DirtyFlag, Journal, LoadCost, Query, RunHead, RunPage, RunStore, StoredRun, code_in_head, code_prefixes,
     without_tools,
 };
-pub use shared::{Claim, LeaseState, ReplicaStatus, RunUpdate, SharedStore, Ticket};
 pub use store::{Health, Store, StoreSizes};
 pub use transfer::{StoredDocument, StoredItem, TransferTotals};

@@ -1,4 +1,7 @@
-//! Leases and signals for a single-process store, held in memory. Not here: coordination between processes.
+//! Leases, signals and queues of turns for a single-process store, held in memory. Not here: coordination between
+//! processes.
+
+mod turns;
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,6 +10,7 @@ use std::time::{Duration, Instant};
 use interlingua_core::id::RunId;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+pub use self::turns::TurnQueues;
 use super::Signal;
 
 /// Locks a mutex, ignoring poisoning. Invariant: no panic can leave the protected values half-changed.

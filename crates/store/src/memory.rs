@@ -22,10 +22,11 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use self::documents::Documents;
 use self::index::RunIndex;
-use super::local::{Leases, Signals, lock};
+use super::local::{Leases, Signals, TurnQueues, lock};
 use super::{
     Claim, Conflict, Coordination, Document, DocumentEntry, DocumentStore, DocumentWrite, Expect, Journal, LoadCost,
-    Query, Retention, RetentionReport, RunPage, RunStore, Signal, Store, StoreError, StoreFuture, StoredRun, Version,
+    Query, Retention, RetentionReport, RunPage, RunStore, Signal, Store, StoreError, StoreFuture, StoredRun, TurnQueue,
+    Version,
 };
 
 /// A store that keeps everything in memory.
@@ -35,6 +36,7 @@ pub struct Memory {
     documents: Mutex<Documents>,
     leases: Leases,
     signals: Signals,
+    turns: TurnQueues,
     closed: AtomicBool,
 }
 
@@ -408,6 +410,10 @@ impl Coordination for Memory {
         // A crash of the process loses all runs, so there is nothing to recover.
         self.immediate(|_| Vec::new())
     }
+
+    fn turns(&self) -> &dyn TurnQueue {
+        &self.turns
+    }
 }
 
 impl Store for Memory {
@@ -423,6 +429,7 @@ impl Store for Memory {
         let done = self.immediate(|_| ());
         self.closed.store(true, Ordering::Release);
         self.signals.close();
+        self.turns.close();
         // Releases the journals, which hold references to engine objects.
         *lock(&self.runs) = Runs::default();
         done

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use interlingua_core::event::Millis;
 
-use super::{Coordination, DocumentStore, Retention, RetentionReport, RunStore, SharedStore, StoreError, StoreFuture};
+use super::{Coordination, DocumentStore, Retention, RetentionReport, RunStore, StoreError, StoreFuture};
 
 /// The size of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,11 +34,6 @@ pub enum Health {
 
 /// All parts of a store. The [crate](crate) documentation has the contract.
 pub trait Store: RunStore + DocumentStore + Coordination {
-    /// The interface of a store that several processes share. `None`: only this process uses the store.
-    fn shared(&self) -> Option<&dyn SharedStore> {
-        None
-    }
-
     /// Deletes some of the data that has expired: a small batch, so that other operations are not delayed for long.
     /// Runs that have not ended are never deleted.
     fn retain(&self, policy: Retention, now: Millis) -> StoreFuture<RetentionReport>;

@@ -128,3 +128,19 @@ pub fn client_call(id: &str, name: &str, arguments: &str) -> Reply {
         end.to_string(),
     ])
 }
+
+/// A reply with 20 tool calls and an approval request at the end.
+pub fn busy_and_asking(id: &str) -> Reply {
+    let call = |number: usize| {
+        let data = json!({ "call_id": format!("call_{number}"), "name": "look", "arguments": "{}" });
+        let content = json!({ "object": "content", "status": "completed", "type": "data", "index": 0, "delta": false, "data": data });
+        let message = format!("msg_{number}");
+        json!({ "object": "message", "status": "completed", "id": message, "type": "plugin_call", "role": "assistant", "content": [content] })
+    };
+    let data = json!({ "id": id, "name": "rm", "arguments": "{}", "server_label": "files" });
+    let content = json!({ "object": "content", "status": "completed", "type": "data", "index": 0, "delta": false, "msg_id": "msg_ask", "data": data });
+    let body = json!({ "object": "message", "status": "completed", "id": "msg_ask", "type": "mcp_approval_request", "role": "assistant", "content": [content] });
+    let started = [response("created"), response("in_progress")].into_iter();
+    let messages = (0..20).map(call).chain([body]).map(|message| message.to_string());
+    Reply::frames(started.chain(messages).chain([response("completed")]))
+}

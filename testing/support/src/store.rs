@@ -1,14 +1,15 @@
-//! A store with injected faults: late results, failed calls, a panic, a lookup that is held back.
+//! A store with injected faults: late results, failed calls, a panic, a lookup or a lease that is held back.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::stream::BoxStream;
 use interlingua::store::{
     Claim, Conflict, Coordination, Document, DocumentEntry, DocumentStore, DocumentWrite, Expect, Journal, LoadCost,
-    Query, Retention, RetentionReport, RunPage, RunStore, SharedStore, Signal, Store, StoreError, StoreFuture,
-    StoredRun, Version,
+    Query, ReplicaStatus, Retention, RetentionReport, RunPage, RunStore, RunUpdate, Signal, Store, StoreError,
+    StoreFuture, StoredRun, Ticket, TurnQueue, Version,
 };
 use interlingua_core::RunId;
 use interlingua_core::event::Millis;
@@ -25,6 +26,17 @@ pub struct FaultyStore {
     panic_next_settle: AtomicBool,
     hold_next_load: AtomicBool,
     release: Arc<Notify>,
+    /// Prefix of the lease that is held back.
+    lease_to_hold: Mutex<Option<&'static str>>,
+    held_lease: Arc<HeldLease>,
+}
+
+/// Events of a lease that is held back.
+#[derive(Default)]
+struct HeldLease {
+    requested: Notify,
+    released: Notify,
+    acquired: Notify,
 }
 
 impl FaultyStore {
@@ -32,7 +44,17 @@ impl FaultyStore {
     pub fn slow(inner: Arc<dyn Store>) -> Self {
         let until_failure = AtomicI64::new(-1);
         let [failed, fail_opens, panic_next_settle, hold_next_load] = [(); 4].map(|()| AtomicBool::new(false));
-        Self { inner, until_failure, failed, fail_opens, panic_next_settle, hold_next_load, release: Arc::default() }
+        Self {
+            inner,
+            until_failure,
+            failed,
+            fail_opens,
+            panic_next_settle,
+            hold_next_load,
+            release: Arc::default(),
+            lease_to_hold: Mutex::default(),
+            held_lease: Arc::default(),
+        }
     }
 
     /// Fails one call after this many successful ones.
@@ -59,6 +81,22 @@ impl FaultyStore {
     /// Returns the result that was held back.
     pub fn release_load(&self) {
         self.release.notify_one();
+    }
+
+    /// Holds back the next lease whose name has this prefix. The store acquires it even if its caller stops waiting.
+    pub fn hold_lease(&self, prefix: &'static str) {
+        *self.lease_to_hold.lock().unwrap_or_else(PoisonError::into_inner) = Some(prefix);
+    }
+
+    /// Resolves once a caller has requested the lease that is held back.
+    pub async fn lease_requested(&self) {
+        self.held_lease.requested.notified().await;
+    }
+
+    /// Lets the store acquire the lease that was held back. Resolves once it has.
+    pub async fn release_lease(&self) {
+        self.held_lease.released.notify_one();
+        self.held_lease.acquired.notified().await;
     }
 
     /// True if a call was failed.
@@ -211,7 +249,21 @@ impl DocumentStore for FaultyStore {
 
 impl Coordination for FaultyStore {
     fn lease(&self, key: &str, holder: &str, ttl: Duration) -> StoreFuture<bool> {
-        self.delayed(|inner| inner.lease(key, holder, ttl))
+        let mut to_hold = self.lease_to_hold.lock().unwrap_or_else(PoisonError::into_inner);
+        if to_hold.take_if(|prefix| key.starts_with(*prefix)).is_none() {
+            return self.delayed(|inner| inner.lease(key, holder, ttl));
+        }
+
+        let (inner, held) = (Arc::clone(&self.inner), Arc::clone(&self.held_lease));
+        let (key, holder) = (key.to_owned(), holder.to_owned());
+        held.requested.notify_one();
+        let acquiring = tokio::spawn(async move {
+            held.released.notified().await;
+            let leased = inner.lease(&key, &holder, ttl).await;
+            held.acquired.notify_one();
+            leased
+        });
+        Box::pin(async { acquiring.await.expect("no panic") })
     }
 
     fn release(&self, key: &str, holder: &str) -> StoreFuture<()> {
@@ -229,13 +281,59 @@ impl Coordination for FaultyStore {
     fn recover(&self) -> StoreFuture<Vec<RunId>> {
         self.inner.recover()
     }
+
+    fn turns(&self) -> &dyn TurnQueue {
+        self
+    }
+
+    fn replica(&self) -> Option<ReplicaStatus> {
+        self.inner.replica()
+    }
+
+    fn write_timeout(&self) -> Option<Duration> {
+        self.inner.write_timeout()
+    }
+
+    fn runs_move(&self) -> bool {
+        self.inner.runs_move()
+    }
+
+    fn let_go(&self, run: &Arc<dyn Journal>) {
+        if self.inner.runs_move() {
+            drop(self.settle(run));
+        }
+    }
+
+    fn follow(&self, id: RunId, from: u64) -> Option<BoxStream<'static, Result<RunUpdate, StoreError>>> {
+        self.inner.follow(id, from)
+    }
+
+    fn replaces(&self, known: Option<Version>) -> Expect {
+        self.inner.replaces(known)
+    }
+}
+
+impl TurnQueue for FaultyStore {
+    fn queue_turn(&self, session: &str, continues: Option<RunId>, most: usize) -> StoreFuture<Option<Ticket>> {
+        self.delayed(|inner| inner.turns().queue_turn(session, continues, most))
+    }
+
+    fn is_continued(&self, run: RunId) -> StoreFuture<bool> {
+        self.delayed(|inner| inner.turns().is_continued(run))
+    }
+
+    fn wait_for_turn(&self, ticket: &Ticket) -> StoreFuture<()> {
+        self.delayed(|inner| inner.turns().wait_for_turn(ticket))
+    }
+
+    fn leave_turn(&self, ticket: Ticket) -> StoreFuture<()> {
+        // A real store gives up the place later.
+        let leave = |inner: &dyn Store| inner.turns().leave_turn(ticket.clone());
+        self.delayed_or(leave, |inner| drop(leave(inner)))
+    }
 }
 
 impl Store for FaultyStore {
-    fn shared(&self) -> Option<&dyn SharedStore> {
-        self.inner.shared()
-    }
-
     fn retain(&self, policy: Retention, now: Millis) -> StoreFuture<RetentionReport> {
         self.inner.retain(policy, now)
     }

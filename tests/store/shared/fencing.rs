@@ -26,7 +26,7 @@ pub(crate) async fn every_write_of_a_fenced_process_is_refused(fabric: &dyn Fabr
     let waiting = open_waiting(&fenced, 2).await;
     open_working(&other, 9).await;
     let kept = fenced.put("c", "kept", Bytes::from_static(b"kept"), Expect::Absent, 0).await.unwrap().unwrap();
-    let ticket = fenced.shared().queue_turn("s", None, 9).await.unwrap().unwrap();
+    let ticket = fenced.turns().queue_turn("s", None, 9).await.unwrap().unwrap();
     assert!(fenced.lease("key", "holder", Duration::MAX).await.unwrap());
     assert!(!other.lease("key", "another", Duration::MAX).await.unwrap());
     let before = run.stored();
@@ -45,8 +45,8 @@ pub(crate) async fn every_write_of_a_fenced_process_is_refused(fabric: &dyn Fabr
     let write = DocumentWrite { collection: "c", key: "new".into(), value: Some(Bytes::new()), expect: Expect::Any };
     let written = fenced.write(vec![write], 0);
     let deleted = fenced.delete("c", "kept", Expect::Version(kept));
-    let queued = fenced.shared().queue_turn("t", None, 9);
-    let left = fenced.shared().leave_turn(ticket.clone());
+    let queued = fenced.turns().queue_turn("t", None, 9);
+    let left = fenced.turns().leave_turn(ticket.clone());
     let leased = fenced.lease("other key", "holder", Duration::MAX);
     let released = fenced.release("key", "holder");
     let signaled = fenced.signal(id(9), Signal::Cancel);
@@ -71,7 +71,7 @@ pub(crate) async fn every_write_of_a_fenced_process_is_refused(fabric: &dyn Fabr
     let nowhere = other.signals().try_recv();
     assert!(nowhere.is_err(), "{nowhere:?}");
     for session in ["s", "t"] {
-        assert!(other.shared().queue_turn(session, None, 0).await.unwrap().is_some(), "the line is empty");
+        assert!(other.turns().queue_turn(session, None, 0).await.unwrap().is_some(), "the line is empty");
     }
     assert!(other.lease("key", "another", Duration::MAX).await.unwrap(), "its leases are free");
     assert!(other.lease("other key", "another", Duration::MAX).await.unwrap());
@@ -83,13 +83,13 @@ pub(crate) async fn every_write_of_a_fenced_process_is_refused(fabric: &dyn Fabr
     end_recovered(&other, id(1)).await;
     let next = open_working(&fenced, 4).await;
     assert_eq!(*other.load(id(4)).await.unwrap().unwrap(), next.stored());
-    assert!(fenced.shared().queue_turn("u", None, 0).await.unwrap().is_some());
+    assert!(fenced.turns().queue_turn("u", None, 0).await.unwrap().is_some());
 }
 
 pub(crate) async fn a_process_that_was_late_but_not_fenced_loses_nothing(fabric: &dyn Fabric) {
     let [late, other] = old_processes(fabric).await;
     let run = open_working(&late, 1).await;
-    let ticket = late.shared().queue_turn("s", None, 0).await.unwrap().unwrap();
+    let ticket = late.turns().queue_turn("s", None, 0).await.unwrap().unwrap();
     late.fate.pause();
     run.append(&**late, "meanwhile ");
     let put = late.put("c", "k", Bytes::new(), Expect::Absent, 0);
@@ -98,7 +98,7 @@ pub(crate) async fn a_process_that_was_late_but_not_fenced_loses_nothing(fabric:
     late.fate.resume();
 
     put.await.unwrap().unwrap();
-    late.shared().wait_for_turn(&ticket).await.unwrap();
+    late.turns().wait_for_turn(&ticket).await.unwrap();
     assert_eq!(other.recover().await.unwrap(), []);
     run.until_durable(run.stored().record.len()).await;
     run.append(&**late, "later ");

@@ -14,7 +14,7 @@ use crate::live::id;
 
 /// Collects what there is of a run from an event on, until the run is over.
 fn collect(store: &Arc<dyn Store>, from: u64) -> tokio::task::JoinHandle<(Vec<u8>, Option<RunInfo>)> {
-    let mut updates = store.shared().unwrap().follow(id(1), from);
+    let mut updates = store.follow(id(1), from).expect("other processes write runs");
     tokio::spawn(async move {
         let (mut lines, mut last, mut is_first) = (Vec::new(), None, true);
         while let Some(update) = updates.next().await {
@@ -94,7 +94,7 @@ pub(crate) async fn nothing_follows_a_run_that_is_deleted(fabric: &dyn Fabric) {
     assert_eq!(ends(0).await, (Vec::new(), None), "there is no such run");
 
     let run = open_working(&one, 1).await;
-    let mut updates = other.shared().follow(id(1), 0);
+    let mut updates = other.follow(id(1), 0).expect("other processes write runs");
     let first = tokio::time::timeout(Duration::from_secs(20), updates.next()).await.expect("it is there");
     assert!(first.unwrap().unwrap().info.is_some());
     run.end(End::Canceled);

@@ -9,17 +9,17 @@ use super::{Fabric, Process, old_processes, processes};
 use crate::live::id;
 
 async fn queue(process: &Process, session: &str) -> Ticket {
-    process.shared().queue_turn(session, None, 64).await.unwrap().expect("the line is short")
+    process.turns().queue_turn(session, None, 64).await.unwrap().expect("the line is short")
 }
 
 /// True if a turn does not come within a while.
 async fn has_to_wait(process: &Process, ticket: &Ticket) -> bool {
-    let turn = process.shared().wait_for_turn(ticket);
+    let turn = process.turns().wait_for_turn(ticket);
     tokio::time::timeout(Duration::from_millis(30), turn).await.is_err()
 }
 
 async fn comes(process: &Process, ticket: &Ticket) {
-    let turn = process.shared().wait_for_turn(ticket);
+    let turn = process.turns().wait_for_turn(ticket);
     tokio::time::timeout(Duration::from_secs(20), turn).await.expect("the turn comes").unwrap();
 }
 
@@ -37,14 +37,14 @@ pub(crate) async fn turns_come_in_one_order(fabric: &dyn Fabric) {
 
     // One that gives up before it is its turn delays no one.
     let (process, ticket) = line.remove(4);
-    process.shared().leave_turn(ticket).await.unwrap();
+    process.turns().leave_turn(ticket).await.unwrap();
     while !line.is_empty() {
         if let Some((process, next)) = line.get(1) {
             assert!(has_to_wait(process, next).await, "{} places before", line.len());
         }
         let (process, ticket) = line.remove(0);
         comes(process, &ticket).await;
-        process.shared().leave_turn(ticket).await.unwrap();
+        process.turns().leave_turn(ticket).await.unwrap();
     }
     assert!(queue(&all[2], "s").await.is_first);
 }
@@ -55,8 +55,8 @@ pub(crate) async fn places_of_fenced_processes_are_skipped(fabric: &dyn Fabric) 
     let lost = queue(&fenced, "s").await;
     let left = queue(&leaving, "s").await;
     let ticket = queue(&last, "s").await;
-    let waiting = last.shared().wait_for_turn(&ticket);
-    one.shared().leave_turn(first).await.unwrap();
+    let waiting = last.turns().wait_for_turn(&ticket);
+    one.turns().leave_turn(first).await.unwrap();
     leaving.store.close().await.unwrap();
     assert!(has_to_wait(&last, &ticket).await, "one is not fenced yet");
 
@@ -74,32 +74,32 @@ pub(crate) async fn places_of_fenced_processes_are_skipped(fabric: &dyn Fabric) 
     }
 
     fenced.fate.resume();
-    let turn = fenced.shared().wait_for_turn(&lost).await;
+    let turn = fenced.turns().wait_for_turn(&lost).await;
     assert!(matches!(turn, Err(StoreError::Fenced)), "{turn:?}");
-    let _ = fenced.shared().leave_turn(lost).await;
+    let _ = fenced.turns().leave_turn(lost).await;
     let again = queue(&fenced, "s").await;
     assert!(!again.is_first && again.number > left.number, "it is behind the one whose turn it is");
-    last.shared().leave_turn(ticket).await.unwrap();
+    last.turns().leave_turn(ticket).await.unwrap();
     comes(&fenced, &again).await;
 }
 
 pub(crate) async fn a_line_has_a_limit(fabric: &dyn Fabric) {
     let [one, other] = processes(fabric).await;
-    let first = one.shared().queue_turn("s", None, 0).await.unwrap().expect("the line is empty");
-    assert!(other.shared().queue_turn("s", None, 0).await.unwrap().is_none());
+    let first = one.turns().queue_turn("s", None, 0).await.unwrap().expect("the line is empty");
+    assert!(other.turns().queue_turn("s", None, 0).await.unwrap().is_none());
 
     let mut line = Vec::new();
     for place in 0..3 {
         let process = if place % 2 == 0 { &other } else { &one };
-        line.push(process.shared().queue_turn("s", None, 3).await.unwrap().expect("there is room"));
+        line.push(process.turns().queue_turn("s", None, 3).await.unwrap().expect("there is room"));
     }
     for process in [&one, &other] {
-        assert!(process.shared().queue_turn("s", None, 3).await.unwrap().is_none());
+        assert!(process.turns().queue_turn("s", None, 3).await.unwrap().is_none());
     }
-    one.shared().leave_turn(first).await.unwrap();
-    assert!(one.shared().queue_turn("s", None, 3).await.unwrap().is_some_and(|ticket| !ticket.is_first));
-    assert!(other.shared().queue_turn("s", None, 3).await.unwrap().is_none());
-    assert!(other.shared().queue_turn("t", None, 0).await.unwrap().is_some());
+    one.turns().leave_turn(first).await.unwrap();
+    assert!(one.turns().queue_turn("s", None, 3).await.unwrap().is_some_and(|ticket| !ticket.is_first));
+    assert!(other.turns().queue_turn("s", None, 3).await.unwrap().is_none());
+    assert!(other.turns().queue_turn("t", None, 0).await.unwrap().is_some());
     assert!(line.is_sorted_by_key(|ticket| ticket.number));
 }
 
@@ -112,26 +112,26 @@ pub(crate) async fn the_next_turn_sees_what_was_written_before(fabric: &dyn Fabr
         let value = Bytes::from(round.to_string());
         // It waits for neither.
         drop(one.put("c", "s", value.clone(), Expect::Any, 0));
-        drop(one.shared().leave_turn(first));
+        drop(one.turns().leave_turn(first));
 
         comes(other, &next).await;
         assert_eq!(other.get("c", "s").await.unwrap().map(|document| document.value), Some(value));
-        other.shared().leave_turn(next).await.unwrap();
+        other.turns().leave_turn(next).await.unwrap();
     }
 }
 
 pub(crate) async fn a_run_whose_turn_is_queued_is_continued(fabric: &dyn Fabric) {
     let [one, other] = processes(fabric).await;
-    assert!(!one.shared().is_continued(id(1)).await.unwrap());
+    assert!(!one.turns().is_continued(id(1)).await.unwrap());
     let first = queue(&one, "s").await;
-    let next = other.shared().queue_turn("s", Some(id(1)), 64).await.unwrap().unwrap();
+    let next = other.turns().queue_turn("s", Some(id(1)), 64).await.unwrap().unwrap();
     for process in [&one, &other] {
-        assert!(process.shared().is_continued(id(1)).await.unwrap());
-        assert!(!process.shared().is_continued(id(2)).await.unwrap());
+        assert!(process.turns().is_continued(id(1)).await.unwrap());
+        assert!(!process.turns().is_continued(id(2)).await.unwrap());
     }
-    one.shared().leave_turn(first).await.unwrap();
+    one.turns().leave_turn(first).await.unwrap();
     comes(&other, &next).await;
-    assert!(!one.shared().is_continued(id(1)).await.unwrap(), "that turn is under way now");
-    other.shared().leave_turn(next).await.unwrap();
-    assert!(!one.shared().is_continued(id(1)).await.unwrap());
+    assert!(!one.turns().is_continued(id(1)).await.unwrap(), "that turn is under way now");
+    other.turns().leave_turn(next).await.unwrap();
+    assert!(!one.turns().is_continued(id(1)).await.unwrap());
 }

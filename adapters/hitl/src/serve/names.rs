@@ -12,7 +12,7 @@ const MAX_SESSIONS: usize = 64;
 
 /// Maximum attempts of a request to write names that other requests change at the same time. Each failed attempt means
 /// that another request has succeeded.
-const MAX_WRITES: u32 = 64;
+const MAX_WRITES: u32 = 192;
 
 /// The names of one user's sessions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

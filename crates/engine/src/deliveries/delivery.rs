@@ -13,8 +13,7 @@ use interlingua_core::push::{PushNotifier, PushNotifiers, PushRequest};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::gate::{Gate, origin_of};
-use super::sole_sender;
-use super::sole_sender::{RENEWAL, RETRY_INTERVAL, SoleSender};
+use super::sole_sender::{RETRY_INTERVAL, SoleSender};
 use super::undelivered::Listed;
 use crate::runs::{Follower, Take};
 use crate::stored_json;
@@ -24,7 +23,7 @@ use interlingua_callers::Callers;
 use interlingua_observe::metrics::Metrics;
 use interlingua_store::{Expect, Store, StoreError, Version};
 
-/// How often one request is tried.
+/// The maximum number of attempts of one request.
 const MAX_TRIES: u32 = 4;
 /// The pause after the first failure. Each later one is four times as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -33,7 +32,10 @@ const MAX_FAILURES: u32 = 10;
 /// The most steps that are taken from a run before their requests are sent.
 const MAX_BATCH: usize = 64;
 
-/// What all deliveries share.
+/// The number of delivered steps while that is unknown.
+pub(super) const NOT_BEGUN: u64 = u64::MAX;
+
+/// The parts that all deliveries share.
 pub(super) struct Outbox {
     pub(crate) store: Arc<dyn Store>,
     pub(super) client: Arc<dyn WebhookClient>,
@@ -56,13 +58,13 @@ pub(super) struct Receiver {
 }
 
 /// Where a delivery begins.
+#[derive(Clone, Copy)]
 pub(super) struct Start {
     /// The first step to send. Steps before it are only shown to the notifier.
     pub(super) from: u64,
     /// The same, if nothing is noted as sent.
     pub(super) unless_noted: u64,
-    /// True if this process knows that all before `from` was sent: where it has the store for itself, what is noted may
-    /// be behind.
+    /// True if this process knows that all before `from` was sent: its last note may be on its way.
     pub(super) is_known: bool,
     /// True if the run is sent as it stands: its next turn is another delivery's.
     pub(super) ends_at_rest: bool,
@@ -73,7 +75,7 @@ pub(super) struct Delivery {
     outbox: Arc<Outbox>,
     follower: Follower,
     receiver: Receiver,
-    /// All steps before this one were sent, or will not be.
+    /// All steps before this one were sent, or will not be. [`NOT_BEGUN`] before the delivery has the right to send.
     delivered: Arc<AtomicU64>,
     /// Failures in a row.
     failures: u32,
@@ -85,7 +87,7 @@ pub(super) struct Delivery {
     sender: Option<SoleSender>,
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sent {
     /// It arrived, or is not tried again.
@@ -110,7 +112,7 @@ impl Delivery {
     pub(crate) async fn run(mut self, start: Start, mut listed: Listed) {
         listed.written().await;
         self.send_all(&start).await;
-        // After all that is noted: if the process is lost in between, it is looked at once more.
+        // Last: if the process is lost before, another one finds the run in the list and checks it again.
         drop(self);
         listed.remove();
     }
@@ -147,18 +149,18 @@ impl Delivery {
         }
     }
 
-    /// Waits until no other replica sends to the receiver. Returns the first step to send; `None`: another one goes on
-    /// sending.
+    /// Waits until no other replica sends to the receiver. Returns the first step to send. `None`: another replica
+    /// still sends.
     async fn enter(&mut self, start: &Start) -> Option<u64> {
-        let is_known = start.is_known && self.outbox.store.shared().is_none();
         // A process that was lost, or is slow, may not have sent all that has happened.
         let first = |sent: Option<u64>| match sent {
-            _ if is_known => start.from,
+            _ if start.is_known => start.from,
             Some(sent) => sent.min(start.from),
             None => start.unless_noted,
         };
         let (sender, from) = SoleSender::wait(&self.outbox.store, &self.receiver.key, first).await?;
         self.sender = Some(sender);
+        self.delivered.store(from, Ordering::Release);
         Some(from)
     }
 
@@ -168,7 +170,7 @@ impl Delivery {
         let Some(sender) = &mut self.sender else { return false };
         let is_taken = self.next > from || (ends_at_rest && self.next >= from);
         let is_at_pause = is_taken && self.follower.if_paused(|_| ()).is_some();
-        let is_others_turn = is_at_pause && (ends_at_rest || sender.is_shared());
+        let is_others_turn = is_at_pause && (ends_at_rest || self.outbox.store.runs_move());
         (is_others_turn && !self.receiver.notifier.has_held()) || !sender.renew().await
     }
 
@@ -177,11 +179,11 @@ impl Delivery {
     async fn take_batch(&mut self, from: u64) -> (Vec<PushRequest>, bool) {
         let mut requests = Vec::new();
         let due = self.held_since.map(|since| since + self.receiver.notifiers.pause);
+        let renewal = self.sender.as_ref().and_then(SoleSender::renewal);
         let more = tokio::select! {
             biased;
             more = Self::take_steps(&mut self.follower, &mut self.receiver, &mut self.next, from, &mut requests) => Some(more),
-            () = sleep_until_due(due) => None,
-            () = sleep(RENEWAL), if self.sender.as_ref().is_some_and(SoleSender::is_shared) => None,
+            () = sleep_until_due([due, renewal].into_iter().flatten().min()) => None,
         };
 
         let is_due = due.is_some_and(|due| Instant::now() >= due);
@@ -230,8 +232,7 @@ impl Delivery {
         let until = Instant::now() + time;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let is_shared = self.sender.as_ref().is_some_and(SoleSender::is_shared);
-            sleep(if is_shared { left.min(RETRY_INTERVAL) } else { left }).await;
+            sleep(left.min(RETRY_INTERVAL)).await;
             if !self.may_send().await {
                 return false;
             }
@@ -283,10 +284,9 @@ impl Delivery {
     }
 
     /// Notes in its document that the receiver is disabled, unless it was named again meanwhile.
-    async fn disable(&self) {
-        if self.outbox.store.shared().is_none() {
-            // Named again, it gets what comes then.
-            drop(self.outbox.store.delete(sole_sender::COLLECTION, &self.receiver.key, Expect::Any));
+    async fn disable(&mut self) {
+        if let Some(sender) = &mut self.sender {
+            sender.forget().await;
         }
         if let Err(error) = self.write_disabled().await {
             tracing::error!(run = %self.receiver.run, %error, "cannot store that a push receiver is disabled");

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// With so many semaphores, those that are not in use are dropped.
+/// At this number of semaphores, the unused ones are dropped.
 const SWEEP_AT: usize = 1024;
 
 /// Lets a bounded number of requests through.

@@ -1,7 +1,7 @@
-//! Deliveries that lost processes have left: they go on here.
+//! Deliveries of lost processes: this process continues them.
 //!
-//! A run that was under way is closed by recovery, which starts its deliveries itself. What is left are runs that had
-//! come to rest before all of it was sent. Not here: the list ([`super::undelivered`]), and how a delivery is done
+//! Recovery closes a run that was under way and starts its deliveries itself. The others are runs that waited or had
+//! ended before all their steps were sent. Not here: the list ([`super::undelivered`]), and how a delivery is done
 //! ([`super::table`]).
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use super::undelivered::{Left, Undelivered};
 use crate::runs::{RunTable, SharedRules};
 use interlingua_store::StoreError;
 
-/// How often lost processes are looked for.
+/// The pause between two searches for lost processes.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// The most deliveries that are continued at once.
 const MAX_RESUMED: usize = 64;
@@ -29,7 +29,7 @@ pub(crate) struct LeftDeliveries {
     deliveries: Arc<Deliveries>,
     rules: Arc<SharedRules>,
     looked_at: Mutex<Option<Instant>>,
-    /// True: no other process can have left something.
+    /// True once nothing is left and no other process can leave more.
     is_done: AtomicBool,
 }
 
@@ -44,19 +44,16 @@ impl LeftDeliveries {
         }
     }
 
-    /// Called every second. Looks for lost processes every few seconds; in a store of one process, until nothing is
-    /// left of those before it.
+    /// Called every second. Looks for lost processes every few seconds; in a store without replicas, until nothing is
+    /// left of the processes before this one.
     pub(crate) async fn look(&self) {
-        if self.runs.is_shared() {
-            self.undelivered().keep_lease().await;
-        }
+        self.undelivered().keep_lease().await;
         if self.is_done.load(Ordering::Relaxed) || !self.is_due() {
             return;
         }
-
         match self.resume_all().await {
-            Ok(is_all) => self.is_done.store(is_all && !self.runs.is_shared(), Ordering::Relaxed),
-            Err(error) => tracing::debug!(%error, "what lost gateways have not pushed cannot be looked for"),
+            Ok(is_all) => self.is_done.store(is_all && self.runs.store().replica().is_none(), Ordering::Relaxed),
+            Err(error) => tracing::debug!(%error, "the unsent push requests of lost gateways cannot be listed"),
         }
     }
 

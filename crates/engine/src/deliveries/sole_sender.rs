@@ -1,10 +1,10 @@
-//! The right to send to a receiver, and how much was sent: where several replicas may send, one of them has the right
-//! at a time, and the next one goes on where that one stopped. If a process is lost, what it sent last may be sent once
-//! more.
+//! The right to send to a receiver, and the number of sent steps. One replica has the right at a time, and the next one
+//! continues after the last noted step. If a process is lost, its last request may be sent again.
 //!
-//! A lease says who may begin. A document says how much was sent and who has begun last: it is read before each
-//! request, so that a replica that was paused, or is cut off, sends nothing after another one has begun. A process that
-//! has the store for itself has the right at once, and only notes. Not here: what is sent ([`super::delivery`]).
+//! A replica may begin while it has the lease. A document has the number of sent steps and the replica that began last;
+//! each replica reads it before each request, so that one that was paused or disconnected sends nothing after another
+//! one has begun. In a store in which no other process writes documents this read is omitted. Not here: the content of
+//! requests ([`super::delivery`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,39 +13,66 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
+use crate::complete::complete;
 use interlingua_base::clock;
 use interlingua_store::{Conflict, Document, Expect, Store, StoreError, StoreFuture, Version};
 
-/// The collection of the store that has how far receivers got. Its documents go with their runs.
+/// The collection with the number of sent steps of each receiver. Its documents are deleted with their runs.
 pub const COLLECTION: &str = "pushed";
-/// For how long the right is another replica's that was lost.
+/// Time after which another sender can acquire the lease of a lost one, at the latest.
 const LEASE: Duration = Duration::from_secs(60);
-/// How often it is renewed.
+/// Interval at which leases are renewed.
 pub(super) const RENEWAL: Duration = Duration::from_secs(20);
 /// Interval of the check for another sender, while a request waits for its next attempt.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(500);
-/// A replica that sends for longer than this to one receiver is not waited for.
+/// Maximum time to wait for the lease of another sender.
 const TIMEOUT: Duration = Duration::from_secs(600);
-/// How often a document is written again that another replica has written meanwhile.
+/// Maximum number of attempts to write a document that other replicas write at the same time.
 const MAX_WRITES: usize = 8;
 
-/// The right to send to one receiver. Dropped, it is given up.
+/// The right to send to one receiver, which ends with the value.
 pub(super) struct SoleSender {
     store: Arc<dyn Store>,
     /// The key of the receiver's document.
     key: String,
-    holder: String,
-    /// Of the document that has how much was sent.
+    lease: Arc<SenderLease>,
+    /// The version of the progress document.
     version: Version,
-    /// The document is being written.
+    /// The write of the progress document under way.
     noting: Option<StoreFuture<Result<Version, Conflict>>>,
     renewed_at: Instant,
 }
 
-/// How much was sent to a receiver, and who has begun last.
+/// The lease of one receiver, for one holder. Each call that acquires or renews it owns a reference, so that the store
+/// releases the lease after the last of these calls: a call that overtook the release would block other senders for
+/// [`LEASE`].
+struct SenderLease {
+    store: Arc<dyn Store>,
+    name: String,
+    holder: String,
+}
+
+impl SenderLease {
+    /// Acquires or renews the lease. False: another holder has it.
+    async fn renew(self: &Arc<Self>) -> Result<bool, StoreError> {
+        let lease = Arc::clone(self);
+        let leased = complete(async move { Ok(lease.store.lease(&lease.name, &lease.holder, LEASE).await) });
+        leased.await.unwrap_or(Err(StoreError::Closed))
+    }
+}
+
+impl Drop for SenderLease {
+    fn drop(&mut self) {
+        // Not waited for: the store does it by itself.
+        drop(self.store.release(&self.name, &self.holder));
+    }
+}
+
+/// The progress document of a receiver.
 struct Progress<'a> {
+    /// Number of steps that were sent or given up.
     sent: u64,
-    /// `None`: the receiver was named again since.
+    /// The sender that began last. `None`: the receiver was named again since.
     holder: Option<&'a str>,
 }
 
@@ -65,62 +92,71 @@ impl<'a> Progress<'a> {
 }
 
 impl SoleSender {
-    /// The right, once no other replica has it, and the first step to send. `from`: which one that is, if so many were
-    /// sent before. `None`: another replica has it for too long, or the store is closed.
+    /// Waits until no other sender has the right. Returns the right and the first step to send, which `from` computes
+    /// from the noted number of sent steps (`None`: nothing is noted). `None`: [`TIMEOUT`] has passed, or the store is
+    /// closed.
     pub(super) async fn wait(
         store: &Arc<dyn Store>,
         key: &str,
         from: impl Fn(Option<u64>) -> u64,
     ) -> Option<(Self, u64)> {
-        let (holder, began) = (clock::new_id().to_string(), Instant::now());
-        let is_shared = store.shared().is_some();
-        let mut backoff = Backoff::new();
+        // Made before the first request for the lease, so that it is released wherever the wait ends.
+        let lease =
+            SenderLease { store: Arc::clone(store), name: format!("push/{key}"), holder: clock::new_id().to_string() };
+        let mut sender = Self {
+            store: Arc::clone(store),
+            key: key.to_owned(),
+            lease: Arc::new(lease),
+            version: Version(0),
+            noting: None,
+            renewed_at: Instant::now(),
+        };
+        let (began, mut backoff) = (Instant::now(), Backoff::new());
         while began.elapsed() < TIMEOUT {
-            // A store that fails is asked again: the run goes on meanwhile, and nothing is sent that is not safe.
-            let leased = if is_shared { store.lease(&lease(key), &holder, LEASE).await } else { Ok(true) };
-            let entered = match leased {
-                Ok(true) => Self::enter(store, key, &holder, &from).await,
+            // Retried if the store fails: the run continues meanwhile.
+            let entered = match sender.renew_lease().await {
+                Ok(true) => sender.enter(&from).await,
                 Ok(false) => Ok(None),
                 Err(error) => Err(error),
             };
             match entered {
-                Ok(Some(entered)) => return Some(entered),
+                Ok(Some(from)) => return Some((sender, from)),
                 Err(StoreError::Closed) => return None,
                 Ok(None) | Err(_) => {}
             }
             backoff.pause().await;
         }
-        drop(store.release(&lease(key), &holder));
         None
     }
 
-    /// Notes that this one sends from now on. `None`: another replica has written the same document at this moment.
-    async fn enter(
-        store: &Arc<dyn Store>,
-        key: &str,
-        holder: &str,
-        from: &impl Fn(Option<u64>) -> u64,
-    ) -> Result<Option<(Self, u64)>, StoreError> {
-        let found = store.get(COLLECTION, key).await?;
+    async fn renew_lease(&mut self) -> Result<bool, StoreError> {
+        self.renewed_at = Instant::now();
+        self.lease.renew().await
+    }
+
+    /// Notes this sender as the current one. Returns the first step to send. `None`: another replica has written the
+    /// document at the same time.
+    async fn enter(&mut self, from: &impl Fn(Option<u64>) -> u64) -> Result<Option<u64>, StoreError> {
+        let found = self.store.get(COLLECTION, &self.key).await?;
         let from = from(found.as_ref().and_then(Progress::parse).map(|progress| progress.sent));
         let expect = found.map_or(Expect::Absent, |found| Expect::Version(found.version));
-        let value = Progress { sent: from, holder: Some(holder) }.to_bytes();
-        let written = store.put(COLLECTION, key, value, expect, clock::now()).await?;
+        let value = Progress { sent: from, holder: Some(&self.lease.holder) }.to_bytes();
+        let written = self.store.put(COLLECTION, &self.key, value, expect, clock::now()).await?;
         Ok(written.ok().map(|version| {
-            let (store, key, holder) = (Arc::clone(store), key.to_owned(), holder.to_owned());
-            (Self { store, key, holder, version, noting: None, renewed_at: Instant::now() }, from)
+            self.version = version;
+            from
         }))
     }
 
-    /// Notes how many steps were sent. Waits only for the note before this one.
+    /// Notes the number of sent steps. Waits only for the previous note.
     pub(super) async fn note(&mut self, sent: u64) {
         self.noted().await;
-        let value = Progress { sent, holder: Some(&self.holder) }.to_bytes();
-        let expect = if self.is_shared() { Expect::Version(self.version) } else { Expect::Any };
+        let value = Progress { sent, holder: Some(&self.lease.holder) }.to_bytes();
+        let expect = self.store.replaces(Some(self.version));
         self.noting = Some(self.store.put(COLLECTION, &self.key, value, expect, clock::now()));
     }
 
-    /// Waits for the last note. If it was not written, the document says whose the right is.
+    /// Waits for the last note. A failure is ignored: the document is read before the next request.
     async fn noted(&mut self) {
         if let Some(noting) = &mut self.noting {
             if let Ok(Ok(version)) = noting.await {
@@ -130,10 +166,10 @@ impl SoleSender {
         }
     }
 
-    /// Waits until it is sure whether this one may still send: not while the store cannot be reached, since another
-    /// replica may have begun.
+    /// Whether this sender is still the current one. Waits while the store is unreachable, because another replica may
+    /// have begun. False also if the store is closed or this replica is fenced.
     pub(super) async fn may_send(&mut self) -> bool {
-        if !self.is_shared() {
+        if self.is_alone() {
             return true;
         }
         let mut backoff = Backoff::new();
@@ -150,7 +186,7 @@ impl SoleSender {
         self.noted().await;
         let found = self.store.get(COLLECTION, &self.key).await?;
         let Some(found) = found else { return Ok(false) };
-        if Progress::parse(&found).is_none_or(|progress| progress.holder != Some(&self.holder)) {
+        if Progress::parse(&found).is_none_or(|progress| progress.holder != Some(&self.lease.holder)) {
             return Ok(false);
         }
 
@@ -158,35 +194,38 @@ impl SoleSender {
         if self.renewed_at.elapsed() < RENEWAL {
             return Ok(true);
         }
-        self.renewed_at = Instant::now();
-        self.store.lease(&lease(&self.key), &self.holder, LEASE).await
+        self.renew_lease().await
     }
 
-    /// True if other replicas may send.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.store.shared().is_some()
+    /// True if no other process writes the progress document.
+    fn is_alone(&self) -> bool {
+        self.store.replaces(Some(self.version)) == Expect::Any
     }
 
-    /// Keeps the right while there is nothing to send. False: another replica has it.
+    /// The time of the next renewal of the lease. `None`: no other process sends, so that no renewal is needed.
+    pub(super) fn renewal(&self) -> Option<Instant> {
+        (!self.is_alone()).then(|| self.renewed_at + RENEWAL)
+    }
+
+    /// Deletes the progress of a receiver that is disabled: named again, the receiver gets only later steps. Where
+    /// other processes write documents, the progress stays, and the receiver then gets the missed steps.
+    pub(super) async fn forget(&mut self) {
+        if !self.is_alone() {
+            return;
+        }
+        self.noted().await;
+        // Not waited for. Another version is another sender's, or the receiver's that was named again.
+        drop(self.store.delete(COLLECTION, &self.key, Expect::Version(self.version)));
+    }
+
+    /// Renews the right if that is due. False: another replica has it.
     pub(super) async fn renew(&mut self) -> bool {
         self.renewed_at.elapsed() < RENEWAL || self.may_send().await
     }
 }
 
-impl Drop for SoleSender {
-    fn drop(&mut self) {
-        if self.is_shared() {
-            drop(self.store.release(&lease(&self.key), &self.holder));
-        }
-    }
-}
-
-fn lease(key: &str) -> String {
-    format!("push/{key}")
-}
-
-/// The receiver was named again: whichever replica sends to it as it was before stops. Returns how many steps were
-/// sent. `None`: no replica has begun.
+/// Stops the sender of a receiver that was named again, on any replica: it no longer finds itself in the progress
+/// document. Returns the number of sent steps. `None`: no sender has begun, or the document is damaged.
 pub(super) async fn supersede(store: &Arc<dyn Store>, key: &str) -> Result<Option<u64>, StoreError> {
     for _ in 0..MAX_WRITES {
         let Some(found) = store.get(COLLECTION, key).await? else { return Ok(None) };
@@ -200,7 +239,8 @@ pub(super) async fn supersede(store: &Arc<dyn Store>, key: &str) -> Result<Optio
     Err(StoreError::Overloaded)
 }
 
-/// How many steps were sent to a receiver that was named again, if no replica sends to it yet.
+/// The number of steps that were sent to a receiver before it was named again. `None`: a sender has begun since,
+/// nothing was sent, or the document is damaged.
 pub(super) async fn unclaimed(store: &Arc<dyn Store>, key: &str) -> Result<Option<u64>, StoreError> {
     let found = store.get(COLLECTION, key).await?;
     let progress = found.as_ref().and_then(Progress::parse);

@@ -1,7 +1,8 @@
-//! Deliveries without a request: what happens in a run, sent to receivers that its owner has named.
+//! Deliveries: the steps of a run, sent to receivers that the owner of the run has named. Each receiver of each run has
+//! one task.
 //!
-//! One task for each receiver and run. Not here: what one task does ([`super::delivery`]), and where receivers may be
-//! and how requests are sent ([`interlingua_upstream::push`]).
+//! Not here: one task ([`super::delivery`]), the addresses of receivers, and the HTTP client
+//! ([`interlingua_upstream::push`]).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use interlingua_core::push::PushNotifiers;
 use interlingua_core::{Fault, FaultKind, Json, RunId};
 use tokio::task::AbortHandle;
 
-use super::delivery::{Delivery, Outbox, Receiver, Start};
+use super::delivery::{Delivery, NOT_BEGUN, Outbox, Receiver, Start};
 use super::gate::Gate;
 use super::sole_sender;
 use super::undelivered::{Left, Undelivered};
@@ -24,28 +25,28 @@ use interlingua_callers::Callers;
 use interlingua_observe::metrics::Metrics;
 use interlingua_store::{DocumentEntry, Expect, Signal, Version};
 
-/// How many documents are listed at once.
+/// Number of documents in one page of a list.
 const PAGE: usize = 256;
-/// A replica that drives a run has learned of a signal by then.
+/// Time for a signal to reach the replica that drives the run.
 const SIGNAL_TIMEOUT: Duration = Duration::from_secs(3);
-/// A request that names a receiver has started its run by then.
+/// Time for a request that names a receiver to start its run.
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// All deliveries under way.
+/// The deliveries under way in this process.
 pub(crate) struct Deliveries {
     runs: Arc<RunTable>,
     outbox: Arc<Outbox>,
     undelivered: Arc<Undelivered>,
     tasks: Mutex<Tasks>,
-    /// The most deliveries at once. A caller may have half of them.
+    /// Maximum number of deliveries at once. One caller may have half of them.
     limit: usize,
 }
 
-/// By the key of the document that names the receiver.
 #[derive(Default)]
 struct Tasks {
+    /// By the key in the store of the document that names the receiver.
     by_key: HashMap<String, Task>,
-    /// Finished tasks are removed once there are so many in all.
+    /// Number of tasks at which finished ones are removed.
     sweep_at: usize,
 }
 
@@ -56,37 +57,52 @@ struct Task {
     /// See [`Delivery`].
     delivered: Arc<AtomicU64>,
     run: Weak<ActiveRun>,
-    /// Of the document that names the receiver.
+    /// The version of the document that names the receiver.
     version: Version,
-    /// True if it sends the run as it stands, and not its next turn.
-    ends_at_rest: bool,
+    start: Start,
+}
+
+impl Task {
+    /// Number of steps that were sent or given up. Before the delivery begins: of the steps that it will not send if
+    /// no progress is noted in the store. With noted progress, the delivery can begin at an earlier or a later step.
+    fn delivered(&self) -> u64 {
+        match self.delivered.load(Ordering::Acquire) {
+            NOT_BEGUN => self.start.from.min(self.start.unless_noted),
+            steps => steps,
+        }
+    }
+
+    /// True once the delivery has the right to send.
+    fn has_begun(&self) -> bool {
+        self.delivered.load(Ordering::Acquire) != NOT_BEGUN
+    }
 }
 
 /// A document that names a receiver.
 pub(crate) struct ReceiverDocument<'a> {
-    /// Its key, as its owner knows it.
+    /// Its key without the owner: it begins with the run's id.
     pub(crate) key: &'a str,
     pub(crate) value: &'a Json,
-    /// As it stands in the store.
     pub(crate) version: Version,
 }
 
-/// Why a delivery starts.
+/// The reason why a delivery starts, which decides its first step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StartReason {
-    /// The run starts: from its first step on.
+    /// The run starts: the first step is 0.
     RunStarts,
-    /// The run goes on: from the next step on, unless it is being delivered.
+    /// The run continues: from the next step on, unless a delivery is under way.
     RunContinues,
-    /// The process that had it was lost: from the first step on that it has not noted as sent.
+    /// A lost process had the run: from the first step that is not noted as sent, or from 0 if nothing is noted.
     RunRecovered,
-    /// A process was lost that had not sent all before the run came to rest: from the first step on that it has not
-    /// noted as sent, or this one if it has noted nothing.
+    /// A lost process had not sent all steps of a run at rest: from the first step that is not noted as sent, or from
+    /// this one if nothing is noted.
     Left(u64),
-    /// The receiver was named, perhaps again: from the first step that the delivery before it has not sent.
+    /// The receiver was named, perhaps again: from the first step that the delivery under way has not sent. Without
+    /// such a delivery: from the next step on.
     ReceiverNamed,
-    /// The same, where another replica may have had the delivery before it: from the first step on that it has not
-    /// noted as sent.
+    /// The receiver was named again, and another replica may have sent to it: from the first step that is not noted as
+    /// sent.
     ReceiverNamedAgain,
 }
 
@@ -103,13 +119,12 @@ impl Deliveries {
         Self { runs: Arc::clone(runs), outbox: Arc::new(outbox), undelivered, tasks: Mutex::default(), limit }
     }
 
-    /// How far each delivery of a run has come that is under way here: the events that its receiver has, or will not
-    /// get.
+    /// For each delivery of a run under way here, the number of events that were sent or given up.
     pub(crate) fn of_run(&self, run: RunId) -> Vec<u64> {
         let tasks = self.lock();
         let is_of_run = |task: &&Task| task.run.upgrade().is_some_and(|of| of.id() == run);
         let under_way = tasks.by_key.values().filter(|task| !task.handle.is_finished()).filter(is_of_run);
-        under_way.map(|task| task.delivered.load(Ordering::Relaxed)).collect()
+        under_way.map(Task::delivered).collect()
     }
 
     /// The list of deliveries under way.
@@ -117,16 +132,16 @@ impl Deliveries {
         &self.undelivered
     }
 
-    /// How many deliveries are under way that lost processes have left.
+    /// Number of deliveries under way that lost processes have left.
     pub(super) fn resumed(&self) -> usize {
-        self.lock().by_key.values().filter(|task| task.ends_at_rest && !task.handle.is_finished()).count()
+        self.lock().by_key.values().filter(|task| task.start.ends_at_rest && !task.handle.is_finished()).count()
     }
 
     fn lock(&self) -> MutexGuard<'_, Tasks> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks the receiver that a document names before it is stored. Does nothing for other documents.
+    /// Checks the receiver that a document names before the document is stored. Accepts all other documents.
     pub(crate) async fn check_receiver(&self, collection: &str, value: &Json, scope: &Scope) -> Result<(), Fault> {
         let Some(notifiers) = notifiers_of(collection, scope) else { return Ok(()) };
         let Some(notifier) = (notifiers.open)(value) else { return Ok(()) };
@@ -138,9 +153,10 @@ impl Deliveries {
         checked.map_err(|refused| Fault::invalid("url", refused.to_string()))
     }
 
-    /// A receiver was named: from now on its run is delivered, if that is in memory. A run in the store does not
-    /// change; its deliveries start when it goes on ([`Deliveries::start`]), unless another replica had not sent all of
-    /// it.
+    /// Starts the delivery to a receiver that was named, if its run is in memory. For any other run, a delivery that
+    /// was under way continues with the new configuration, and the replica that drives the run is notified; if the run
+    /// is at rest, further deliveries start when it continues ([`Deliveries::start`]). The document is deleted if its
+    /// run does not start within [`CLAIM_TIMEOUT`].
     pub(crate) async fn receiver_added(
         self: &Arc<Self>,
         collection: &str,
@@ -150,7 +166,7 @@ impl Deliveries {
         let Some(notifiers) = notifiers_of(collection, scope) else { return };
         let Some(id) = document.key.split('/').next().and_then(RunId::parse) else { return };
         match self.runs.find(id).await {
-            // A document may name any run: what happens in another caller's is not sent.
+            // A document may name any run: the steps of another caller's run are not sent.
             Ok(Some(run)) if run.view(|view| view.info.owner != scope.owner.key()) => {}
             Ok(Some(RunHandle::InMemory(run))) => {
                 self.supersede(document.key, scope).await;
@@ -163,33 +179,37 @@ impl Deliveries {
                     async move { deliveries.delete_unclaimed(collection, id, key, version).await },
                 );
             }
-            Ok(Some(run)) if self.runs.is_shared() => {
+            Ok(Some(run)) => {
                 let was_sent_to = self.supersede(document.key, scope).await;
-                if run.run_state().is_working() {
+                let is_held = run.run_state().is_working();
+                let store_key = scope.document_key(document.key);
+                let replaced = self.lock().reason_to_replace(&store_key);
+                if is_held {
+                    // A delivery that has not begun is not in the progress document, so it was not superseded there.
+                    if self.lock().waits_to_begin(&store_key) {
+                        self.end(&store_key, scope);
+                    }
                     self.notify_holder(id);
                 }
-                if was_sent_to {
+                if let Some(reason) = replaced.filter(|_| !is_held) {
+                    let follower = follow::follow_copy(&self.runs, &run).ok().flatten();
+                    if let Some(copy) = follower.as_ref().and_then(Follower::active_run) {
+                        self.start_one(notifiers, &document, copy, reason, scope);
+                    }
+                } else if was_sent_to {
                     let (deliveries, scope) = (Arc::clone(self), scope.clone());
                     let key = document.key.to_owned();
-                    let is_held = run.run_state().is_working();
                     tokio::task::spawn_local(async move { deliveries.resume(id, &key, is_held, &scope).await });
                 }
             }
-            Ok(Some(run)) if self.lock().is_under_way(&scope.document_key(document.key)) => {
-                // It was left by the process before this one, and goes on to the receiver as it is named now.
-                let follower = follow::follow_copy(&self.runs, &run).ok().flatten();
-                if let Some(copy) = follower.as_ref().and_then(Follower::active_run) {
-                    self.start_one(notifiers, &document, copy, StartReason::Left(0), scope);
-                }
-            }
-            Ok(Some(_)) | Err(_) => {}
+            Err(_) => {}
         }
     }
 
-    /// Goes on with what a lost process has left of a run that has come to rest, unless that is under way.
+    /// Continues the delivery of a run at rest that a lost process has left, unless a delivery is under way.
     pub(super) async fn resume_left(&self, run: RunId, left: &Left, rules: &SharedRules) -> Result<(), Fault> {
         let Some(run) = self.runs.find(run).await? else { return Ok(()) };
-        // Followed until its delivery follows it: who follows a copy last ends it.
+        // Kept until the delivery follows the run: a copy without followers ends.
         let follower = match &run {
             RunHandle::InMemory(_) => Follower::new(&self.runs, run.clone()),
             RunHandle::Stored(..) => match follow::follow_copy(&self.runs, &run)? {
@@ -215,11 +235,8 @@ impl Deliveries {
         Ok(())
     }
 
-    /// Whichever replica sends to a receiver as it was named before stops. True if one has begun.
+    /// Stops the delivery with the old configuration, on any replica. True if it has begun.
     async fn supersede(&self, key: &str, scope: &Scope) -> bool {
-        if !self.runs.is_shared() {
-            return false;
-        }
         let superseded = sole_sender::supersede(&self.outbox.store, &scope.document_key(key)).await;
         let sent = superseded.unwrap_or_else(|error| {
             tracing::warn!(%error, "a push receiver was configured again, but another gateway may still send with the old configuration");
@@ -228,8 +245,8 @@ impl Deliveries {
         sent.is_some()
     }
 
-    /// Goes on sending what another replica has not sent to a receiver that was named again. `is_held`: a replica
-    /// drives the run, and does it unless the run comes to rest before it learns of the receiver.
+    /// Sends the steps that another replica has not sent to a receiver that was named again. `is_held`: a replica
+    /// drives the run and sends them itself, unless the run comes to rest before the signal arrives.
     async fn resume(&self, run: RunId, key: &str, is_held: bool, scope: &Scope) {
         if is_held {
             tokio::time::sleep(SIGNAL_TIMEOUT).await;
@@ -259,15 +276,13 @@ impl Deliveries {
         Ok(())
     }
 
-    /// Another replica drives the run, and sends to its receivers.
+    /// Notifies the replica that drives a run of a change to its receivers.
     fn notify_holder(&self, run: RunId) {
-        if self.runs.is_shared() {
-            // Not waited for: the store delivers it.
-            drop(self.outbox.store.signal(run, Signal::ReceiversChanged));
-        }
+        // Not awaited: the store delivers the signal.
+        drop(self.outbox.store.signal(run, Signal::ReceiversChanged));
     }
 
-    /// Receivers of a run were named or removed on another replica: starts and ends deliveries.
+    /// Starts and ends deliveries of a run whose receivers were named or removed on another replica.
     pub(crate) async fn receivers_changed(&self, run: &Arc<ActiveRun>, scope: &Scope) -> Result<(), Fault> {
         let prefix = scope.document_key(&format!("{}/", run.id()));
         let before: Vec<(String, Version)> = {
@@ -290,27 +305,24 @@ impl Deliveries {
         Ok(())
     }
 
-    /// Some protocols name a receiver in the request that starts its run. If that run never starts, because the client
-    /// left in between or the agent refused, nothing else would ever delete the document.
+    /// Deletes the document of a receiver whose run does not start in time. Some protocols name a receiver in the
+    /// request that starts the run; if the client disconnects or the agent refuses, nothing else deletes the document.
     async fn delete_unclaimed(&self, collection: &'static str, run: RunId, key: String, version: Version) {
         tokio::time::sleep(CLAIM_TIMEOUT).await;
         let started = self.runs.get(run).is_some();
         if !started && matches!(self.outbox.store.load_cost(run).await, Ok(None)) {
-            // Not waited for. Another version is another request's.
+            // Not awaited. Another version belongs to another request.
             drop(self.outbox.store.delete(collection, &key, Expect::Version(version)));
         }
     }
 
-    /// A receiver gets nothing more.
+    /// Ends the delivery to a receiver that was removed, on every replica.
     pub(crate) fn receiver_removed(&self, collection: &str, key: &str, scope: &Scope) {
         if notifiers_of(collection, scope).is_none() {
             return;
         }
         self.end(&scope.document_key(key), scope);
         drop(self.outbox.store.delete(sole_sender::COLLECTION, &scope.document_key(key), Expect::Any));
-        if !self.runs.is_shared() {
-            return;
-        }
         if let Some(run) = key.split('/').next().and_then(RunId::parse)
             && self.runs.get(run).is_none()
         {
@@ -318,7 +330,7 @@ impl Deliveries {
         }
     }
 
-    /// Ends the delivery to a receiver that is not there any more. `key`: of its document in the store.
+    /// Ends the delivery to a receiver in this process. `key`: of its document in the store.
     fn end(&self, key: &str, scope: &Scope) {
         let task = self.lock().by_key.remove(key);
         if let Some(task) = task {
@@ -329,7 +341,7 @@ impl Deliveries {
         }
     }
 
-    /// Starts the deliveries to all receivers of a run. Has to be called before the run takes its next step.
+    /// Starts the deliveries to all receivers of a run. Called before the run takes its next step.
     pub(crate) async fn start(&self, run: &Arc<ActiveRun>, reason: StartReason, scope: &Scope) -> Result<(), Fault> {
         let Some(notifiers) = &scope.push else { return Ok(()) };
         let prefix = scope.document_key(&format!("{}/", run.id()));
@@ -339,7 +351,7 @@ impl Deliveries {
         Ok(())
     }
 
-    /// The documents that name receivers of a run. A caller may have few.
+    /// The documents that name receivers of a run.
     async fn receivers(&self, notifiers: &PushNotifiers, prefix: &str) -> Result<Vec<DocumentEntry>, Fault> {
         let mut receivers: Vec<DocumentEntry> = Vec::new();
         loop {
@@ -379,18 +391,11 @@ impl Deliveries {
     ) {
         let key = scope.document_key(document.key);
         let Some(notifier) = (notifiers.open)(document.value) else { return };
-        let Some((from, is_known)) = self.first_step(&key, run, reason) else { return };
-        let unless_noted = match reason {
-            // Nothing was noted: nothing was sent.
-            StartReason::RunRecovered => 0,
-            StartReason::Left(first) => first.min(from),
-            _ => from,
-        };
-        let ends_at_rest = matches!(reason, StartReason::Left(_));
-        let listed = self.undelivered.add(document.key, unless_noted);
+        let Some(start) = self.start_point(&key, run, reason) else { return };
+        let listed = self.undelivered.add(document.key, start.unless_noted);
 
         let (caller, version) = (scope.owner.base_key().to_owned(), document.version);
-        let delivered = Arc::new(AtomicU64::new(from));
+        let delivered = Arc::new(AtomicU64::new(NOT_BEGUN));
         let delivery = Delivery::new(
             Arc::clone(&self.outbox),
             Follower::new(&self.runs, RunHandle::InMemory(run.pin())),
@@ -404,39 +409,46 @@ impl Deliveries {
             },
             Arc::clone(&delivered),
         );
-        let start = Start { from, unless_noted, is_known, ends_at_rest };
         let handle = tokio::task::spawn_local(delivery.run(start, listed)).abort_handle();
-        let task = Task { handle, caller, delivered, run: Arc::downgrade(run), version, ends_at_rest };
+        let task = Task { handle, caller, delivered, run: Arc::downgrade(run), version, start };
         self.lock().insert(&key, task);
     }
 
-    /// From which step on a delivery starts, and whether all before it was surely sent. `None`: it does not start.
-    fn first_step(&self, key: &str, run: &ActiveRun, reason: StartReason) -> Option<(u64, bool)> {
+    /// The start of a delivery. `None`: it does not start.
+    fn start_point(&self, key: &str, run: &ActiveRun, reason: StartReason) -> Option<Start> {
         let (visible, is_over) = run.published();
-        match (reason, self.lock().delivered(key)) {
-            (StartReason::RunStarts, _) => Some((0, true)),
-            (StartReason::RunRecovered | StartReason::ReceiverNamedAgain | StartReason::Left(_), _) => {
-                Some((visible, false))
+        let start = Start { from: visible, unless_noted: visible, is_known: false, ends_at_rest: false };
+        let tasks = self.lock();
+        match (reason, tasks.of_next_turn(key)) {
+            (StartReason::RunStarts, _) => Some(Start { from: 0, unless_noted: 0, is_known: true, ..start }),
+            // If nothing is noted, nothing was sent.
+            (StartReason::RunRecovered, _) => Some(Start { unless_noted: 0, ..start }),
+            (StartReason::Left(first), _) => {
+                Some(Start { unless_noted: first.min(visible), ends_at_rest: true, ..start })
             }
+            (StartReason::ReceiverNamedAgain, _) => Some(start),
             (StartReason::RunContinues, Some(_)) => None,
-            (StartReason::ReceiverNamed, Some(delivered)) => Some((delivered, true)),
+            (StartReason::ReceiverNamed, Some(task)) => match task.delivered.load(Ordering::Acquire) {
+                NOT_BEGUN => Some(task.start),
+                sent => Some(Start { from: sent, unless_noted: sent, is_known: true, ..start }),
+            },
             // A run that has ended has no further step.
             (_, None) if is_over => None,
-            (_, None) => Some((visible, false)),
+            (_, None) => Some(start),
         }
     }
 
-    /// True if something has happened that was not delivered yet.
+    /// True if a receiver has not got all published steps.
     pub(crate) fn is_lagging(&self) -> bool {
         self.lock().by_key.values().filter(|task| !task.handle.is_finished()).any(|task| {
             let run = task.run.upgrade();
-            run.is_some_and(|run| task.delivered.load(Ordering::Acquire) < run.published().0)
+            run.is_some_and(|run| task.delivered() < run.published().0)
         })
     }
 }
 
 impl Tasks {
-    /// True if no more are accepted, of this caller or at all.
+    /// True if no more deliveries are accepted, from this caller or from all callers.
     fn are_too_many(&mut self, caller: &str, limit: usize) -> bool {
         if self.by_key.len() < limit / 2 {
             return false;
@@ -459,10 +471,25 @@ impl Tasks {
         self.by_key.get(key).is_some_and(|task| !task.handle.is_finished())
     }
 
-    /// How many steps the delivery that is under way has sent. One that does not send the next turn is none.
-    fn delivered(&self, key: &str) -> Option<u64> {
-        let task = self.by_key.get(key).filter(|task| !task.handle.is_finished() && !task.ends_at_rest);
-        task.map(|task| task.delivered.load(Ordering::Acquire))
+    /// True if a delivery waits for the right to send.
+    fn waits_to_begin(&self, key: &str) -> bool {
+        self.by_key.get(key).is_some_and(|task| !task.handle.is_finished() && !task.has_begun())
+    }
+
+    /// The reason to replace the delivery under way, whose receiver was named again while its run is at rest. `None`:
+    /// no delivery is under way, or its stored progress has the first step of the next delivery.
+    fn reason_to_replace(&self, key: &str) -> Option<StartReason> {
+        let task = self.by_key.get(key).filter(|task| !task.handle.is_finished())?;
+        match task.start.ends_at_rest {
+            true => Some(StartReason::Left(task.start.unless_noted)),
+            false if !task.has_begun() => Some(StartReason::ReceiverNamed),
+            false => None,
+        }
+    }
+
+    /// The delivery under way that also sends the run's next turn.
+    fn of_next_turn(&self, key: &str) -> Option<&Task> {
+        self.by_key.get(key).filter(|task| !task.handle.is_finished() && !task.start.ends_at_rest)
     }
 }
 

@@ -22,9 +22,9 @@ use interlingua_store::{Conflict, DocumentEntry, Expect, Store, StoreError, Stor
 const COLLECTION: &str = "pushing";
 /// For how long a process that was lost seems to live.
 const LEASE: Duration = Duration::from_secs(60);
-/// How many documents are listed at once.
+/// The number of documents in one page of the list.
 const PAGE: usize = 256;
-/// How often a document is written before the delivery goes on without it.
+/// The maximum number of attempts to write a document. After them, the delivery continues without it.
 const MAX_WRITES: usize = 8;
 
 /// The deliveries of this process in the list, and those of lost ones.

@@ -1,4 +1,4 @@
-//! Keeping the gateway in order: what the last process left open, what is too old, and how the gateway is closed.
+//! Recovery of unfinished runs, retention, signals of other replicas, and the end of the gateway.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,46 +13,40 @@ use tokio::time::{Instant, sleep};
 use super::seal_key;
 use crate::agent::Agents;
 use crate::deliveries::{Deliveries, LeftDeliveries, StartReason};
-use crate::faults;
 use crate::runs::{ActiveRun, Publish, RunHandle, RunTable, SharedRules, stop_lost};
 use crate::turns::Canceller;
 use interlingua_base::clock;
 use interlingua_store::{Claim, Signal, StoreError, StoredRun};
 
-/// How long runs that are stopped when the gateway closes may take to end.
+/// Time for runs to end after the gateway has stopped them.
 const ENDING_TIMEOUT: Duration = Duration::from_millis(1500);
-/// How long deliveries may take after that for what they have not sent. An idle gateway must exit within a second.
+/// Time for deliveries to send the remaining steps after that. An idle gateway must exit within a second.
 const DELIVERING_TIMEOUT: Duration = Duration::from_millis(800);
-/// How often a condition is checked while it is waited for.
+/// Interval at which an awaited condition is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
-/// How many runs of a lost gateway are closed at the same time.
+/// Number of unfinished runs that are closed at the same time.
 const CLOSED_AT_ONCE: usize = 16;
-/// The shortest pause between two rounds.
+/// Minimum pause between two rounds.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
-/// The longest pause between two rounds.
+/// Maximum pause between two rounds.
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
-/// A round begins early once this share of the runs that may be kept has come, one in so many, and at least so many
-/// runs.
+/// Divisor of the store's limit of runs: after this share of new runs, and at least [`EARLY_RUNS`], a round begins early.
 const EARLY_SHARE: u64 = 10;
 const EARLY_RUNS: u64 = 100;
-/// A replica does not know how many runs the others have had: a round begins early once its own are one in so many of
-/// those.
-const EARLY_REPLICAS: u64 = 4;
 
-/// The lease of the replica that deletes what is too old.
+/// The lease of the replica that runs the regular rounds.
 const HOUSEKEEPING: &str = "housekeeping";
-/// The lease of the replica that does so at the moment: one that has had many runs does not wait for the other.
+/// The lease during one round. A replica with many new runs begins a round without the other lease.
 const ROUND: &str = "housekeeping-round";
 
-/// The unfinished runs of lost processes that the store handed out.
+/// The result of one recovery.
 struct RecoveryReport {
-    /// How many runs.
+    /// Number of unfinished runs that the store handed out.
     left: usize,
-    /// How many of them were closed: damaged ones stay as they are.
+    /// Number of runs that were closed. Damaged runs, and runs whose agent is not configured, stay as they are.
     closed: usize,
 }
 
-/// Recovers, expires and closes.
 pub(crate) struct Housekeeping {
     pub(crate) agents: Arc<Agents>,
     pub(crate) runs: Arc<RunTable>,
@@ -64,8 +58,8 @@ pub(crate) struct Housekeeping {
 }
 
 impl Housekeeping {
-    /// Keeps the store in bounds, ends runs that other processes want to be ended, and closes what a lost one left.
-    /// Never returns; dropped, it stops.
+    /// Runs the rounds, obeys signals of other replicas, and recovers runs and deliveries of lost ones. Returns only
+    /// when the store closes its signals.
     pub(crate) async fn run(&self) {
         let mut signals = self.runs.store().signals();
         let holder = clock::new_id().to_string();
@@ -74,7 +68,7 @@ impl Housekeeping {
             if is_early || self.has_lease(HOUSEKEEPING, &holder).await {
                 self.round(&holder).await;
             }
-            // No run outlives its time by much.
+            // Expired data is kept for at most a quarter of the shortest time to live, within these bounds.
             let interval = (self.rules.load().retention.min_ttl() / 4).clamp(MIN_INTERVAL, MAX_INTERVAL);
             let pause = self.pause(interval);
             tokio::pin!(pause);
@@ -93,7 +87,7 @@ impl Housekeeping {
         }
     }
 
-    /// Does what another replica asks for a run that this one has.
+    /// Obeys the signal of another replica for a run that this one has.
     async fn obey(&self, id: RunId, signal: Signal) {
         let Some(run) = self.runs.get(id) else { return };
         match signal {
@@ -107,31 +101,27 @@ impl Housekeeping {
         }
     }
 
-    /// Waits for the next round. Many new runs bring it forward: in a minute, a thousand of them a second would take a
-    /// multiple of what may be kept: true if it was. Meanwhile runs of lost replicas are closed, and what they did not
-    /// push is sent.
+    /// Waits for the next round. True: many new runs brought it forward, because at a thousand runs a second the store
+    /// would exceed its limit several times in a minute. Meanwhile it closes runs of lost replicas and continues their
+    /// deliveries.
     async fn pause(&self, interval: Duration) -> bool {
         let (began, ended) = (Instant::now(), self.runs.turns_ended());
-        let mut many = EARLY_RUNS.max(self.rules.load().retention.runs / EARLY_SHARE);
-        if self.runs.is_shared() {
-            many /= EARLY_REPLICAS;
-        }
+        let replicas = self.runs.store().replica().map_or(1, |replica| replica.replicas);
+        let many = early_runs(self.rules.load().retention.runs, replicas);
         while began.elapsed() < interval {
             if self.runs.turns_ended() - ended >= many {
                 return true;
             }
             sleep(MIN_INTERVAL).await;
-            if self.runs.is_shared() {
-                self.recover_lost().await;
-            }
+            self.recover_lost().await;
             self.left_deliveries.look().await;
         }
         false
     }
 
-    /// Closes what replicas left that the others have not seen for too long.
+    /// Closes the unfinished runs of replicas that the store has fenced.
     async fn recover_lost(&self) {
-        // The store hands out some at a time.
+        // The store hands out some of them at a time.
         loop {
             match self.close_left().await {
                 Ok(RecoveryReport { left: 0, .. }) => return,
@@ -144,21 +134,16 @@ impl Housekeeping {
         }
     }
 
-    /// One of all replicas deletes what is too old, and no two at the same time.
+    /// Runs one round, unless another replica runs one at this moment.
     async fn round(&self, holder: &str) {
         if self.has_lease(ROUND, holder).await {
             self.run_once().await;
-            if self.runs.is_shared() {
-                drop(self.runs.store().release(ROUND, holder));
-            }
+            drop(self.runs.store().release(ROUND, holder));
         }
     }
 
-    /// True if this replica has a lease, or there are no others.
+    /// Acquires or renews a lease. False: another replica has it, or the store failed.
     async fn has_lease(&self, key: &str, holder: &str) -> bool {
-        if !self.runs.is_shared() {
-            return true;
-        }
         let lease = self.runs.store().lease(key, holder, 2 * MAX_INTERVAL).await;
         lease.unwrap_or_else(|error| {
             tracing::debug!(%error, "old runs are not deleted now");
@@ -166,9 +151,9 @@ impl Housekeeping {
         })
     }
 
-    /// Ends what has waited for too long, and deletes what is too old.
+    /// Deletes expired data, and ends runs that have waited for too long.
     async fn run_once(&self) {
-        // Each run once: one whose end cannot be written is not tried for ever.
+        // Each run is tried once: the loop must end although the end of a run cannot be written.
         let mut tried = HashSet::new();
         let mut more = true;
         while more {
@@ -178,7 +163,7 @@ impl Housekeeping {
             };
             more = swept.more;
             for id in swept.runs.iter().chain(&swept.hidden) {
-                // A reader keeps what it has; the next one finds what the store has.
+                // Present readers keep their copy; later ones read from the store.
                 self.runs.remove(*id);
             }
             for id in swept.stale {
@@ -187,7 +172,7 @@ impl Housekeeping {
         }
     }
 
-    /// Ends a run that has waited for longer than it may. True if it did.
+    /// Ends a run that has waited for longer than its limit. True if it was ended.
     async fn expire(&self, id: RunId) -> bool {
         self.try_expire(id).await.unwrap_or_else(|fault| {
             tracing::warn!(run = %id, "cannot end a run that waits for longer than its limit: {fault}");
@@ -196,7 +181,7 @@ impl Housekeeping {
     }
 
     async fn try_expire(&self, id: RunId) -> Result<bool, Fault> {
-        // It may have been answered since the store was asked.
+        // A client may have answered it since the store listed it.
         let found = self.runs.find(id).await?;
         let Some(run) = found.filter(|run| run.view(|view| self.rules.is_stale(view.info))) else {
             return Ok(false);
@@ -209,8 +194,8 @@ impl Housekeeping {
         Ok(self.canceller.end_waiting(&run, |about| self.rules.is_stale(about)).await)
     }
 
-    /// Closes the runs that were under way when the last process died: they fail, with a code of their own. Returns how
-    /// many it closed.
+    /// Closes the unfinished runs of earlier processes and of fenced replicas: they fail, with a code of their own.
+    /// Returns the number of closed runs.
     pub(crate) async fn recover(&self) -> Result<usize, StoreError> {
         self.close_left().await.map(|recovered| recovered.closed)
     }
@@ -219,10 +204,10 @@ impl Housekeeping {
         seal_key::load(self.runs.store(), &self.sealer).await?;
         let ids = self.runs.store().recover().await?;
         let (left, mut closed, mut failed) = (ids.len(), 0, None);
-        // Each waits for the store several times: one after the other, many runs would take minutes.
+        // Each run waits for the store several times: closed one after the other, many runs would take minutes.
         let mut closing = stream::iter(ids).map(|id| self.recover_stored(id)).buffer_unordered(CLOSED_AT_ONCE);
         while let Some(one) = closing.next().await {
-            // All are tried: what was handed out is not handed out again soon.
+            // All are tried although one failed: the store does not return the same runs again soon.
             match one {
                 Ok(is_closed) => closed += usize::from(is_closed),
                 Err(error) => failed = Some(error),
@@ -236,7 +221,7 @@ impl Housekeeping {
         match self.runs.store().load(id).await {
             Ok(Some(stored)) => self.recover_one(&stored).await,
             Ok(None) => Ok(false),
-            // One damaged run must not keep the gateway from its start.
+            // One damaged run must not prevent the start of the gateway.
             Err(error @ StoreError::Corrupt { .. }) => {
                 tracing::error!(%error, "a run that was under way stays as it is");
                 Ok(false)
@@ -245,7 +230,7 @@ impl Housekeeping {
         }
     }
 
-    /// True if the run is closed: its agent is configured.
+    /// Closes a run. False: its agent is not configured.
     async fn recover_one(&self, stored: &StoredRun) -> Result<bool, StoreError> {
         let Some(agent) = self.agents.of_stored_run(&stored.record.run().agent) else { return Ok(false) };
         let run = ActiveRun::from_stored(agent, stored);
@@ -262,7 +247,7 @@ impl Housekeeping {
         };
 
         run.update(Publish::Later, |state| state.cut(End::Failed, Some(error)));
-        // What an earlier turn asked is not open any more: nothing waits after a failure.
+        // The items of earlier turns are no longer open: a failed run waits for nothing.
         if let Err(fault) = self.canceller.withdraw(&RunHandle::InMemory(run.pin())).await {
             tracing::warn!(run = %run.id(), "cannot close the pending items of an unfinished run: {fault}");
         }
@@ -274,31 +259,55 @@ impl Housekeeping {
         Ok(true)
     }
 
-    /// Takes no new runs, waits until those under way have ended and are written, and ends what is left when the time
-    /// is up.
+    /// Accepts no new runs, waits at most for this time until the runs under way have ended and are written, and then
+    /// stops the remaining ones.
     pub(crate) async fn drain(&self, time: Duration) {
         self.runs.stop_accepting();
         wait_until(time, || !self.runs.is_driving()).await;
 
-        for run in self.runs.active() {
-            run.stop(Some(faults::shutting_down()));
-        }
+        self.runs.stop_turns();
         wait_until(ENDING_TIMEOUT, || !self.runs.is_driving()).await;
-        // Followers of a run that waits would follow it for ever.
+        // Followers of a waiting run would never end.
         self.runs.close();
     }
 
-    /// Waits until push receivers have what has happened, as far as they take it: the rest comes later, from another
-    /// process.
+    /// Waits for a short time until push receivers have all published steps. Another process sends the remaining ones
+    /// later, if the store is kept.
     pub(crate) async fn deliver_rest(&self) {
         wait_until(DELIVERING_TIMEOUT, || !self.deliveries.is_lagging()).await;
     }
 }
 
-/// Waits until something is so, at most for this time.
+/// Number of new runs of one replica that brings a round forward, at least 1. A replica counts only its own runs, and
+/// assumes as many of every other one.
+fn early_runs(kept: u64, replicas: usize) -> u64 {
+    let replicas = u64::try_from(replicas).unwrap_or(u64::MAX).max(1);
+    (EARLY_RUNS.max(kept / EARLY_SHARE) / replicas).max(1)
+}
+
+/// Waits until a condition holds, at most for this time.
 async fn wait_until(time: Duration, is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + time;
     while !is_so() && Instant::now() < deadline {
         sleep(CHECK_INTERVAL.min(time)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_begins_early_only_after_new_runs() {
+        for (kept, replicas, expected) in [
+            (0, 1, 100),
+            (100_000, 1, 10_000),
+            (100_000, 4, 2_500),
+            (0, 0, 100),
+            (0, 101, 1),
+            (u64::MAX, usize::MAX, 1),
+        ] {
+            assert_eq!(early_runs(kept, replicas), expected, "{kept} runs, {replicas} replicas");
+        }
     }
 }

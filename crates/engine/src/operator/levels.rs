@@ -27,7 +27,7 @@ pub(crate) fn levels(agents: &Agents, runs: &RunTable) -> Levels {
 
     let sizes = runs.store().sizes();
     Levels {
-        replica: runs.store().shared().map(|shared| replica(&shared.status())),
+        replica: runs.store().replica().as_ref().map(replica),
         upstreams: agents.all().iter().flat_map(|agent| upstreams(agent)).collect(),
         runs_active: by_agent.iter().map(|(agent, (active, _))| (Arc::clone(agent), *active)).collect(),
         queue_depth: by_agent.iter().map(|(agent, (_, queued))| (Arc::clone(agent), *queued)).collect(),

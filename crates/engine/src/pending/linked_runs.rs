@@ -169,7 +169,7 @@ impl LinkedRuns {
 impl Drop for LinkedRuns {
     fn drop(&mut self) {
         for Linked { run, .. } in std::mem::take(&mut self.linked) {
-            let error = faults::to_run_error(&faults::internal());
+            let error = faults::to_run_error(&Fault::internal());
             run.update(Publish::Later, |state| state.cut(End::Failed, Some(error)));
             // The store completes the write without being awaited.
             drop(self.runs.store().settle(&run.journal()));

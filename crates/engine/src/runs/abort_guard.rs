@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use interlingua_core::End;
+use interlingua_core::{End, Fault};
 
 use super::active_run::{ActiveRun, Publish, State};
 use super::table::RunTable;
@@ -14,7 +14,7 @@ use crate::faults;
 pub(crate) struct AbortGuard {
     runs: Arc<RunTable>,
     run: Arc<ActiveRun>,
-    /// True until the driver has ended all its turns.
+    /// True until the driver has ended its turn.
     is_armed: bool,
 }
 
@@ -28,8 +28,8 @@ impl AbortGuard {
         &self.run
     }
 
-    /// The driver has ended all its turns. A turn that is under way now has another driver: it may start while the end
-    /// of the turn before is still being written.
+    /// The driver has ended its turn. A turn that is under way now has another driver: it may start while the end
+    /// of the previous turn is still being written.
     pub(crate) fn disarm(mut self) {
         self.is_armed = false;
     }
@@ -55,7 +55,7 @@ impl AbortGuard {
         }
 
         tracing::error!(run = %self.run.id(), "the task of a run stopped before the run's end: the run ends as failed");
-        let error = faults::to_run_error(&faults::internal());
+        let error = faults::to_run_error(&Fault::internal());
         self.run.update(Publish::Later, |state| state.cut(End::Failed, Some(error)));
         // The store completes the write by itself.
         drop(self.runs.store().settle(&self.run.journal()));

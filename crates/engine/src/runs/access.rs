@@ -1,4 +1,4 @@
-//! The caller's runs: found and followed. What is not the caller's does not exist for it.
+//! Finds and follows the runs of a caller. Runs of other callers do not exist for it.
 //!
 //! Not here: lists of runs ([`super::lists`]), and ending them ([`crate::turns::canceller`]).
 
@@ -13,7 +13,7 @@ use super::follow::{Follower, follow, settled};
 use super::handle::RunHandle;
 use super::retention::SharedRules;
 use super::scope::Scope;
-use super::table::{HeldRun, RunTable};
+use super::table::RunTable;
 use crate::faults::{self, store_fault};
 
 /// Finds runs for callers.
@@ -76,11 +76,5 @@ impl RunAccess {
         held.update(Publish::Later, |state| state.about.tags = tags);
         commit::settle(self.runs.store(), &held).await?;
         Ok(held.handle())
-    }
-
-    /// A run of the caller, in memory.
-    pub(crate) async fn activate(&self, id: RunId, scope: &Scope) -> Result<HeldRun, Fault> {
-        let run = self.find(&Target::Run(id), scope).await?;
-        self.runs.activate(run).await
     }
 }

@@ -1,8 +1,7 @@
 //! A run in memory: its record under a lock, its followers, and the flag that stops it.
 //!
-//! Not here: what drives a run forward ([`crate::turns::driver`]), and all runs in memory ([`super::table`]).
+//! Not here: the driver of a run ([`crate::turns::driver`]), and all runs in memory ([`super::table`]).
 
-use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +16,6 @@ use interlingua_core::{End, Event, Fault, Record, RunId, Step};
 use super::cancel_flag::CancelFlag;
 use super::end_metrics;
 use super::followers::Followers;
-use super::turn::Turn;
 use super::unread::UnreadBudget;
 use super::visibility::Visibility;
 use crate::agent::Agent;
@@ -25,7 +23,7 @@ use crate::faults;
 use interlingua_base::clock;
 use interlingua_store::{DirtyFlag, Journal, StoredRun};
 
-/// Events are evicted once a run without readers has grown by so many bytes.
+/// Events of a run without readers are evicted after it has grown by this many bytes.
 const MIN_EVICTED: usize = 1 << 20;
 
 /// A run in memory.
@@ -34,71 +32,75 @@ pub struct ActiveRun {
     pub(crate) agent: Arc<Agent>,
     dirty: DirtyFlag,
     state: Mutex<State>,
-    /// How many keep-alives without content the agent has sent.
+    /// Number of keep-alives without content that the agent has sent.
     keep_alives: AtomicU64,
-    /// How many users need it in memory although no turn is under way.
-    holders: AtomicUsize,
-    /// How many readers it has: none of its events are evicted meanwhile.
+    /// Number of users that need it in memory although no turn is under way.
+    pub(super) holders: AtomicUsize,
+    /// Number of readers. While there are any, no event is evicted.
     readers: AtomicUsize,
-    /// True once its end is counted.
+    /// True once the metrics count its end.
     counted: AtomicBool,
     /// Stops the turn under way.
     pub(crate) cancel: CancelFlag,
 }
 
-/// What is under the lock.
+/// The part of a run under the lock.
 pub(crate) struct State {
     pub(crate) record: Record,
     pub(crate) about: RunInfo,
-    /// What the run waits for, as far as that is still open.
+    /// The open items that the run waits for.
     pub(crate) pending: Vec<Pending>,
-    /// Turns that wait for the one under way.
-    pub(crate) queued: VecDeque<Turn>,
-    /// Who called for the last turn, by the name that they proved.
+    /// The authenticated name of the caller of the last turn.
     pub(crate) caller: Option<Arc<str>>,
-    /// Why it was canceled, if not by its client.
+    /// The reason why it was canceled, if not by its client.
     pub(crate) cancel_reason: Option<Fault>,
     /// True if it ends with the turn under way.
     pub(crate) ends_after_turn: bool,
-    /// True if it waits only until another replica takes its next turn: for clients it goes on.
-    pub(crate) is_handed_over: bool,
+    /// Number of turns of this process that wait for the one under way.
+    pub(super) queued_turns: usize,
+    /// The state of the run if none of its queued turns starts. `Some`: its last turn has ended and a turn in the queue
+    /// of its session is next, so clients see the run as running.
+    pub(crate) fallback: Option<RunState>,
+    /// True if the store may have released the run with its last write: its next turn starts in a copy that is loaded
+    /// again.
+    pub(crate) is_released: bool,
     visibility: Visibility,
-    followers: Followers,
+    pub(super) followers: Followers,
     /// Wakes a task that waits until everything is safe.
     safe_waker: Option<Waker>,
     /// Wakes the driver while a slow reader or the store holds it back.
     paused: Option<Waker>,
     /// True after a panic that left the record incomplete: nothing of it is read any more.
-    broken: bool,
+    pub(super) broken: bool,
     /// True after another replica has taken the run over, or it cannot be followed any more.
-    lost: bool,
+    pub(super) lost: bool,
     /// The size of the record when its first events were evicted last, in bytes.
     evicted_at: usize,
 }
 
-/// What followers see of a change, and when.
+/// The part of a change that followers see, and the time when they see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Publish {
-    /// Everything once it is safe, except the end of a turn. Followers are woken now.
+    /// Everything once it is safe, except the end of a turn. Wakes followers now.
     Now,
-    /// As [`Publish::Now`], but followers are not woken yet: more is likely to follow at once.
+    /// The same as [`Publish::Now`], without waking followers: another change is likely to follow at once.
     Deferred,
     /// Nothing yet: the change is made safe first.
     Later,
     /// Everything once it is safe, the end of a turn included.
     Concluded,
-    /// Everything, safe or not: for ends that replace what could not be written.
+    /// Everything, safe or not: for ends that replace events that could not be written.
     Forced,
 }
 
-/// What is under way in a run, for metrics.
+/// The activity in a run, for metrics.
 pub(crate) struct Load {
     pub(crate) is_working: bool,
     pub(crate) followers: usize,
     pub(crate) queued: usize,
 }
 
-/// What a follower wants after a step.
+/// The request of a follower after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Take {
     /// The next step.
@@ -123,7 +125,7 @@ impl ActiveRun {
 
     fn with_safe(agent: Arc<Agent>, record: Record, about: RunInfo, safe: u64) -> Arc<Self> {
         let visibility = Visibility::new(&record, safe);
-        // It was counted where it was ended.
+        // The process that ended it counted it.
         let counted = AtomicBool::new(about.state.is_ended());
         Arc::new(Self {
             id: record.run().id,
@@ -133,11 +135,12 @@ impl ActiveRun {
                 record,
                 about,
                 pending: Vec::new(),
-                queued: VecDeque::new(),
                 caller: None,
                 cancel_reason: None,
                 ends_after_turn: false,
-                is_handed_over: false,
+                queued_turns: 0,
+                fallback: None,
+                is_released: false,
                 visibility,
                 followers: Followers::default(),
                 safe_waker: None,
@@ -154,49 +157,49 @@ impl ActiveRun {
         })
     }
 
-    /// The state. A panic under the lock left the record whole: it changes by single calls.
+    /// The state. The record is whole even after a panic under the lock: it changes by single calls.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its id.
+    /// The id of the run.
     #[must_use]
     pub const fn id(&self) -> RunId {
         self.id
     }
 
-    /// As a store sees it.
+    /// The run as the store reads it.
     pub(crate) fn journal(self: &Arc<Self>) -> Arc<dyn Journal> {
         Arc::clone(self) as Arc<dyn Journal>
     }
 
-    /// Where it stands.
+    /// The current state.
     pub(crate) fn run_state(&self) -> RunState {
         self.state().about.state
     }
 
-    /// Shows the run as it stands, for the gateway's own use: some of it may not be safe yet.
+    /// Shows the current run to the gateway itself: its last events may not be safe yet.
     pub fn view<T>(&self, read: impl FnOnce(RunView<'_>) -> T) -> T {
         read(self.state().view())
     }
 
-    /// Shows the run as clients may see it: as far as it is safe. Of a new run that is its input.
+    /// Shows the part of the run that clients may see: the safe events, and the input of a new run.
     pub fn view_safe<T>(&self, read: impl FnOnce(RunView<'_>) -> T) -> T {
         let state = self.state();
         let upto = state.visibility.visible_in_view();
-        if upto >= state.record.len() && !state.is_handed_over {
+        if upto >= state.record.len() && state.fallback.is_none() {
             return read(state.view());
         }
 
-        // Rare, and not on the way of a stream: a copy, so that the lock is free while it is read.
+        // Rare, and never for a stream: a copy, so that the lock is free during the read.
         let (mut record, mut about) = (state.record.clone(), state.about.clone());
-        let (concluding, is_handed_over) = (!record.in_turn(), state.is_handed_over);
+        let (concluding, is_handed_over) = (!record.in_turn(), state.fallback.is_some());
         let pending = if concluding { Vec::new() } else { state.pending.clone() };
         drop(state);
 
         let turns = record.run().turns.len();
         record.rewind(upto);
-        // Of a short turn nothing at all may be safe yet.
+        // No event of a short turn may be safe yet.
         let is_under_way = record.in_turn() || record.run().turns.len() < turns;
         if is_handed_over || (concluding && is_under_way) {
             about.state = RunState::Running;
@@ -209,10 +212,10 @@ impl ActiveRun {
     pub(super) fn if_paused<T>(&self, next: u64, read: impl FnOnce(RunView<'_>) -> T) -> Option<T> {
         let state = self.state();
         let all_read = state.visibility.visible() == state.record.len() && next == state.record.len();
-        (state.about.state.is_waiting() && !state.is_handed_over && all_read).then(|| read(state.view()))
+        (state.about.state.is_waiting() && state.fallback.is_none() && all_read).then(|| read(state.view()))
     }
 
-    /// Changes the run, and lets followers see of it what `publish` says.
+    /// Changes the run, and publishes the change as `publish` demands.
     pub(crate) fn update<T>(&self, publish: Publish, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state();
         let result = change(&mut state);
@@ -220,7 +223,7 @@ impl ActiveRun {
         result
     }
 
-    /// Changes the turn under way, for its driver. Refused if the run was ended from outside, which ended the turn, too:
+    /// Changes the turn under way, for its driver. Fails if the run was ended from outside, which ended the turn, too:
     /// with the reason, or as canceled.
     pub(crate) fn update_turn<T>(&self, publish: Publish, change: impl FnOnce(&mut State) -> T) -> Result<T, Fault> {
         self.update(publish, |state| match state.record.in_turn() {
@@ -229,38 +232,38 @@ impl ActiveRun {
         })
     }
 
-    /// Lets followers see what is there, as `publish` says.
+    /// Publishes earlier changes as `publish` demands.
     pub(crate) fn publish(&self, publish: Publish) {
         self.state().publish(publish);
     }
 
-    /// Wakes followers if there is more to see than when they were woken last.
+    /// Wakes followers if more events are visible than at the last wake-up.
     pub(crate) fn notify(&self) {
         self.state().notify();
     }
 
-    /// Wakes followers even if there is nothing new to see.
+    /// Wakes followers even without new visible events.
     pub(super) fn wake_followers(&self) {
         self.state().followers.wake();
     }
 
-    /// True if events are as safe at once as they will ever be.
+    /// True if the store does not survive this process, so that every event is safe at once.
     pub(crate) fn is_safe_at_once(&self) -> bool {
         self.state().visibility.is_safe_at_once()
     }
 
-    /// The agent sent a keep-alive without content: followers are woken for it.
+    /// Counts a keep-alive without content from the agent, and wakes followers.
     pub(crate) fn keep_alive(&self) {
         self.keep_alives.fetch_add(1, Ordering::Relaxed);
         self.wake_followers();
     }
 
-    /// How many keep-alives without content the agent has sent.
+    /// Number of keep-alives without content that the agent has sent.
     pub(super) fn keep_alives(&self) -> u64 {
         self.keep_alives.load(Ordering::Relaxed)
     }
 
-    /// True for a run that is not to be found and that the store does not know.
+    /// True for a run that is not stored and that no client can find.
     pub(crate) fn is_unobserved(&self) -> bool {
         let state = self.state();
         !state.about.stored && !state.visibility.is_stored()
@@ -284,7 +287,7 @@ impl ActiveRun {
             return false;
         }
 
-        // The next turn may have started already: its driver stops.
+        // The next turn may have started already: this stops its driver.
         state.cancel_reason.get_or_insert_with(faults::not_written);
         self.cancel.set();
         let upto = state.visibility.visible_in_view();
@@ -295,58 +298,58 @@ impl ActiveRun {
         true
     }
 
-    /// Stops the turn under way. Its clients see `reason` instead of `canceled`. A run between two turns is not
-    /// changed.
+    /// Stops the turn under way, or the next one if the run waits only for a queued turn. Clients see `reason` instead
+    /// of `canceled`. No effect on a run that waits. Without a reason, the client of a turn has left: no effect on the
+    /// turns of other clients that are queued.
     pub(crate) fn stop(&self, reason: Option<Fault>) {
         let mut state = self.state();
-        if !state.about.state.is_working() {
+        let is_of_others = reason.is_none() && state.fallback.is_some();
+        if is_of_others || !state.about.state.is_working() {
             return;
         }
         if state.cancel_reason.is_none() {
             state.cancel_reason = reason;
         }
         self.cancel.set();
+        // Between two turns, the queued ones end the run.
+        state.followers.wake();
     }
 
-    /// Stops the turn under way and ends the run with it, whatever the turn has come to. False: no turn is under way.
+    /// Stops the turn under way, or the queued one that is next, and ends the run with it whatever its result is.
+    /// False: the run waits or has ended.
     pub(crate) fn end(&self) -> bool {
         let mut state = self.state();
         let is_working = state.about.state.is_working();
         if is_working {
             state.ends_after_turn = true;
             self.cancel.set();
+            // Between two turns, the queued ones end the run.
+            state.followers.wake();
         }
         is_working
     }
 
-    /// How many events are visible, and true if there will never be more.
+    /// The number of visible events, and true if the run never has another one.
     pub(crate) fn published(&self) -> (u64, bool) {
         let state = self.state();
         (state.visibility.visible(), state.is_over())
     }
 
-    /// The sequence number of an event that ends a turn and is still on its way into the store.
+    /// The sequence number of an event that ends a turn and is not visible yet.
     pub(super) fn settling(&self) -> Option<u64> {
         let state = self.state();
         state.is_settling().then(|| state.record.len() - 1)
     }
 
-    /// Waits until less than `bound` bytes are not safe, less are unread by the fastest attached follower, and the
-    /// budget has room.
-    pub(super) fn poll_capacity(&self, context: &Context<'_>, bound: usize, unread: &Arc<UnreadBudget>) -> Poll<()> {
+    /// Waits until the run is lost, or its driver may continue. Not for two tasks at once.
+    pub(super) fn poll_resumed(
+        &self,
+        context: &Context<'_>,
+        may_continue: impl FnOnce(&mut State) -> bool,
+    ) -> Poll<()> {
         let mut state = self.state();
-        if state.lost || state.has_room(bound, unread) {
+        if state.lost || may_continue(&mut state) {
             state.paused = None;
-            return Poll::Ready(());
-        }
-        state.paused = Some(context.waker().clone());
-        Poll::Pending
-    }
-
-    /// Waits until less than `bound` bytes are not safe.
-    pub(super) fn poll_written(&self, context: &Context<'_>, bound: usize) -> Poll<()> {
-        let mut state = self.state();
-        if state.lost || !state.is_behind(bound) {
             return Poll::Ready(());
         }
         state.paused = Some(context.waker().clone());
@@ -360,7 +363,7 @@ impl ActiveRun {
         state.followers.add(size, attached)
     }
 
-    /// Removes a follower. True if it was the last attached one and the run goes on.
+    /// Removes a follower. True if it was the last attached one and the run has not ended.
     pub(super) fn remove_follower(&self, index: usize) -> bool {
         let mut state = self.state();
         let was_last_attached = state.followers.remove(index);
@@ -370,18 +373,18 @@ impl ActiveRun {
         was_last_attached && !state.record.is_finished()
     }
 
-    /// The run for a reader. It keeps what it has; if events were evicted before, they are missing until
+    /// The run for a reader: no further event is evicted. Events that were evicted before are missing until
     /// [`ActiveRun::restore`].
     pub(crate) fn pin(self: &Arc<Self>) -> PinnedRun {
         PinnedRun::new(self)
     }
 
-    /// True if nothing of it is evicted.
+    /// True if none of its events is evicted.
     pub(super) fn is_whole(&self) -> bool {
         self.state().record.is_whole()
     }
 
-    /// Gets evicted events back. False if the stored run does not have them.
+    /// Restores evicted events. False if the stored run does not have them.
     pub(super) fn restore(&self, stored: &Record) -> bool {
         let mut state = self.state();
         state.evicted_at = state.record.size();
@@ -397,7 +400,7 @@ impl ActiveRun {
         self.holders.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Counts its end, once, if it has ended.
+    /// Counts the end of a run that has ended, once.
     pub(crate) fn count_end(&self) {
         let state = self.state();
         let is_ended = state.about.state.is_ended() && !state.broken;
@@ -406,50 +409,51 @@ impl ActiveRun {
         }
     }
 
-    /// How many readers it has now, and how many turns wait in it.
+    /// The current numbers of followers and queued turns.
     pub(crate) fn load(&self) -> Load {
         let state = self.state();
         let is_queued = state.about.state == RunState::Queued;
         Load {
             is_working: state.about.state.is_working(),
-            followers: state.followers.len(),
-            queued: state.queued.len() + usize::from(is_queued),
+            // Each queued turn follows the run, too.
+            followers: state.followers.len().saturating_sub(state.queued_turns),
+            queued: state.queued_turns + usize::from(is_queued),
         }
     }
 
-    /// True if nothing needs it in memory: no turn, no holder, no follower, nothing on its way into the store.
+    /// True if nothing needs it in memory: no turn, no holder, no follower, no pending write of an end.
     pub(super) fn is_idle(&self) -> bool {
         if self.holders.load(Ordering::Acquire) > 0 {
             return false;
         }
         let state = self.state();
-        state.is_at_rest() && state.followers.is_empty()
+        state.is_at_rest() && state.queued_turns == 0 && state.followers.is_empty()
     }
 
-    /// True if nothing needs a run here that other replicas may drive: no turn, no holder, nothing on its way into the
-    /// store.
+    /// True if this process need not keep a run that other replicas may drive: no turn, no holder, no pending write of
+    /// an end.
     pub(super) fn is_at_rest(&self) -> bool {
         self.holders.load(Ordering::Acquire) == 0 && self.state().is_at_rest()
     }
 
-    /// True if someone follows it.
+    /// True if it has a follower.
     pub(super) fn is_followed(&self) -> bool {
         !self.state().followers.is_empty()
     }
 
-    /// True if another replica has it, or it cannot be followed any more.
+    /// True if another replica took it over, or if it can no longer be followed.
     pub(crate) fn is_lost(&self) -> bool {
         self.state().lost
     }
 
-    /// Why its events cannot be read any more, if they cannot.
-    pub(super) fn failure(&self) -> Option<Fault> {
+    /// The reason why its events can no longer be read. `None`: they can.
+    pub(crate) fn failure(&self) -> Option<Fault> {
         let state = self.state();
-        state.broken.then(|| if state.lost { faults::taken_over() } else { faults::internal() })
+        state.broken.then(|| if state.lost { faults::taken_over() } else { Fault::internal() })
     }
 
-    /// Another replica has it, or it cannot be followed any more: its followers leave without an end, its driver stops,
-    /// and nothing of it is written. What has ended stays as it is.
+    /// Fences the run: another replica took it over, or it can no longer be followed. Its followers stop without an
+    /// end, its driver stops, and no more of it is written. No effect on a run that has ended.
     pub(super) fn lose(&self) {
         let mut state = self.state();
         if state.is_over() || state.lost {
@@ -466,8 +470,8 @@ impl ActiveRun {
         self.cancel.set();
     }
 
-    /// Shows steps from `from` on to a follower, as long as `take` wants more. Ready with the next sequence number, or
-    /// `None` if there will never be another step; pending if there is none yet.
+    /// Shows steps from `from` on to a follower while `take` wants more. Ready with the next sequence number, or with
+    /// `None` if the run never has another step; pending if it has none yet.
     pub(super) fn poll_steps(
         &self,
         follower: usize,
@@ -512,9 +516,9 @@ impl State {
         RunView { record: &self.record, info: &self.about, pending: &self.pending }
     }
 
-    /// Shows visible steps from `from` on; returns the next sequence number and what `take` said last.
+    /// Shows visible steps from `from` on. Returns the next sequence number and the last result of `take`.
     fn show_steps(&self, from: u64, take: &mut dyn FnMut(RunView<'_>, Step<'_>) -> Take) -> (u64, Take) {
-        // Readers have a whole run; who only waits for an end need not read what is evicted.
+        // Readers load the full run. A waiter that needs only the end skips evicted events.
         let (mut next, mut last) = (from.max(self.record.evicted()), Take::More);
         while next < self.visibility.visible() {
             let Some(step) = self.record.step(next) else { break };
@@ -527,18 +531,18 @@ impl State {
         (next, last)
     }
 
-    /// True while the end of a turn is on its way into the store.
-    fn is_settling(&self) -> bool {
+    /// True while the end of a turn is not visible yet.
+    pub(super) fn is_settling(&self) -> bool {
         !self.record.in_turn() && self.visibility.visible() < self.record.len()
     }
 
-    /// True if no turn is under way, and none is being written.
+    /// True if no turn is under way, and the end of the last one is visible.
     fn is_at_rest(&self) -> bool {
         !self.about.state.is_working() && !self.is_settling()
     }
 
     /// True once its last event is visible.
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.record.is_finished() && self.visibility.visible() == self.record.len()
     }
 
@@ -584,7 +588,7 @@ impl State {
         }
     }
 
-    /// Evicts the first `events` events, which the store has, if that is worth it.
+    /// Evicts the first `events` events, which are stored, if they are large enough.
     fn evict(&mut self, events: u64) {
         let is_found_later = self.about.stored && self.record.in_turn();
         let has_grown = self.record.size() >= self.evicted_at + MIN_EVICTED;
@@ -600,7 +604,7 @@ impl State {
         }
     }
 
-    /// Sets where the run stands.
+    /// Sets the state of the run.
     pub(crate) fn set(&mut self, state: RunState, now: Millis) {
         if self.about.state != state {
             self.about.state = state;
@@ -608,10 +612,10 @@ impl State {
         }
     }
 
-    /// Ends the run in any state, unless it has ended. Queued turns are not taken.
+    /// Ends the run in any state, unless it has ended. Its queued turns do not start.
     pub(crate) fn cut(&mut self, end: End, error: Option<RunError>) {
         self.pending.clear();
-        self.queued.clear();
+        self.fallback = None;
         if !self.record.is_finished() {
             let now = clock::now();
             self.record.set_time(now);
@@ -620,11 +624,10 @@ impl State {
         }
     }
 
-    /// Ends a run whose record cannot be ended: its followers leave.
+    /// Ends a run whose record cannot be ended: its followers stop.
     pub(super) fn abandon(&mut self) {
         self.broken = true;
         self.about.state = RunState::Ended(End::Failed);
-        self.queued.clear();
         self.pending.clear();
         self.followers.wake();
     }
@@ -654,14 +657,14 @@ impl Journal for ActiveRun {
 
     fn archived(&self, events: u64) {
         let mut state = self.state();
-        // Under the lock: a reader that comes from now on finds out that something is missing.
+        // Under the lock: a later reader notices that events are missing.
         if self.readers.load(Ordering::Acquire) == 0 {
             state.evict(events);
         }
     }
 }
 
-/// A run that is being read: no events are evicted until this is dropped.
+/// A run with a reader: no events are evicted until this is dropped.
 pub struct PinnedRun(Arc<ActiveRun>);
 
 impl PinnedRun {

@@ -11,13 +11,13 @@ use super::handle::RunHandle;
 use super::listener::Listener;
 use super::lists::ListedRun;
 
-/// What a call is answered with.
+/// The answer to a call.
 pub enum Answer {
     /// Steps of a run.
     Steps {
         /// The position in the run.
         follower: Follower,
-        /// True: begin with the run as it stands, and go on from there. False: begin with the first step.
+        /// True: begin with the present state of the run, and continue with new steps. False: begin with the first step.
         attach: bool,
     },
     /// A run.
@@ -26,7 +26,7 @@ pub enum Answer {
     Runs {
         /// The runs, each as it was at one moment.
         runs: Vec<ListedRun>,
-        /// How many match on all pages.
+        /// The number of matches on all pages.
         total: usize,
         /// Where the next page begins. `None`: this is the last one.
         next: Option<Cursor>,
@@ -41,10 +41,10 @@ pub enum Answer {
     Notices(Listener),
     /// Documents of an adapter: key and value.
     Documents(Vec<(String, Json)>),
-    /// What an agent's own server publishes about it. `None`: nothing that is known.
+    /// A document that the agent's own server publishes about it. `None`: no such document is known.
     FetchedDocument(Option<Arc<FetchedDocument>>),
-    /// The session waits for answers first, to what this run asked; and why it asks again, if the request says
-    /// anything.
+    /// The session waits for answers to the pending items of this run, and the reason why it asks again, if the request
+    /// contains input.
     Waiting(RunHandle, Option<String>),
     /// It is done.
     Done,

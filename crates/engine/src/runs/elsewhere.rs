@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
 use interlingua_core::journal::{self, JournalError};
 use interlingua_core::pending::Pending;
 use interlingua_core::{End, Fault, Owner, Record, Run, RunId};
@@ -15,14 +16,20 @@ use tokio::task::AbortHandle;
 
 use super::active_run::{ActiveRun, PinnedRun, Publish, State};
 use crate::sessions::SessionTable;
-use interlingua_store::{RunUpdate, Store};
+use interlingua_store::{RunUpdate, Store, StoreError};
 
 /// All runs that are followed here and may be driven elsewhere.
 pub(super) struct RunsElsewhere {
     store: Arc<dyn Store>,
     sessions: Arc<SessionTable>,
-    by_id: Mutex<HashMap<RunId, Copy>>,
+    by_id: Mutex<Copies>,
 }
+
+/// The copies of each run: more than one if this process drove the run while a copy was followed, and released it.
+type Copies = HashMap<RunId, Vec<Copy>>;
+
+/// The committed parts of a run, in order.
+type RunUpdates = BoxStream<'static, Result<RunUpdate, StoreError>>;
 
 /// The copy of a run.
 struct Copy {
@@ -35,63 +42,80 @@ impl RunsElsewhere {
         Self { store, sessions, by_id: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, Copy>> {
+    fn lock(&self) -> MutexGuard<'_, Copies> {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All copies.
     pub(super) fn all(&self) -> Vec<Arc<ActiveRun>> {
-        self.lock().values().map(|copy| Arc::clone(&copy.run)).collect()
+        self.lock().values().flatten().map(|copy| Arc::clone(&copy.run)).collect()
     }
 
     /// Follows the copy of a run, if there is one. Pinned, with the follower's index: counted before anyone else can
-    /// let go of the copy.
+    /// release the copy.
     pub(crate) fn follow(&self, id: RunId) -> Option<(PinnedRun, usize)> {
         let copies = self.lock();
-        let run = &copies.get(&id)?.run;
+        let run = &copies.get(&id)?.first()?.run;
         Some((run.pin(), run.add_follower(false)))
     }
 
     /// Lets a copy grow from now on, unless there is another one of the run already, and follows the one that grows.
-    pub(super) fn add_and_follow(self: &Arc<Self>, run: &Arc<ActiveRun>) -> (PinnedRun, usize) {
+    pub(super) fn add_and_follow(self: &Arc<Self>, run: &Arc<ActiveRun>, updates: RunUpdates) -> (PinnedRun, usize) {
         let mut copies = self.lock();
-        let run = self.add_to(&mut copies, run);
+        let of_run = copies.entry(run.id()).or_default();
+        if of_run.is_empty() {
+            of_run.push(self.copy(run, updates));
+        }
+        let run = &of_run[0].run;
         (run.pin(), run.add_follower(false))
     }
 
-    /// Lets the copy of a run that is followed grow from now on, unless there is another one of the run already.
+    /// Lets a copy grow from now on that has followers, beside other copies of the run with followers of their own.
     pub(crate) fn add(self: &Arc<Self>, run: &Arc<ActiveRun>) {
-        self.add_to(&mut self.lock(), run);
+        let from = run.view(|view| view.record.len());
+        if let Some(updates) = self.store.follow(run.id(), from) {
+            let mut copies = self.lock();
+            if !run.is_followed() {
+                // The last follower has left since.
+                return;
+            }
+            let of_run = copies.entry(run.id()).or_default();
+            if !of_run.iter().any(|copy| Arc::ptr_eq(&copy.run, run)) {
+                of_run.push(self.copy(run, updates));
+            }
+        }
     }
 
-    /// Returns the copy that grows.
-    fn add_to(self: &Arc<Self>, copies: &mut HashMap<RunId, Copy>, run: &Arc<ActiveRun>) -> Arc<ActiveRun> {
-        if let Some(known) = copies.get(&run.id()) {
-            return Arc::clone(&known.run);
-        }
-
+    /// A copy that grows.
+    fn copy(self: &Arc<Self>, run: &Arc<ActiveRun>, updates: RunUpdates) -> Copy {
         let (this, fed) = (Arc::clone(self), Arc::clone(run));
-        let feed = tokio::task::spawn_local(async move { this.feed(&fed).await }).abort_handle();
-        copies.insert(run.id(), Copy { run: Arc::clone(run), feed });
-        Arc::clone(run)
+        let feed = tokio::task::spawn_local(async move { this.feed(&fed, updates).await }).abort_handle();
+        Copy { run: Arc::clone(run), feed }
+    }
+
+    /// Removes a copy from the list.
+    fn remove(copies: &mut Copies, run: &Arc<ActiveRun>) -> Option<Copy> {
+        let of_run = copies.get_mut(&run.id())?;
+        let index = of_run.iter().position(|copy| Arc::ptr_eq(&copy.run, run))?;
+        let copy = of_run.swap_remove(index);
+        if of_run.is_empty() {
+            copies.remove(&run.id());
+        }
+        Some(copy)
     }
 
     /// Lets go of a copy that no one follows any more.
     pub(super) fn release_if_unfollowed(&self, run: &Arc<ActiveRun>) {
         let mut copies = self.lock();
-        let is_it = copies.get(&run.id()).is_some_and(|copy| Arc::ptr_eq(&copy.run, run));
-        if is_it
-            && !run.is_followed()
-            && let Some(copy) = copies.remove(&run.id())
+        if !run.is_followed()
+            && let Some(copy) = Self::remove(&mut copies, run)
         {
             copy.feed.abort();
         }
     }
 
     /// Takes over what is committed, until the run has ended.
-    async fn feed(&self, run: &Arc<ActiveRun>) {
-        let Some(shared) = self.store.shared() else { return };
-        let mut updates = shared.follow(run.id(), run.view(|view| view.record.len()));
+    async fn feed(&self, run: &Arc<ActiveRun>, mut updates: RunUpdates) {
         let is_over = loop {
             match updates.next().await {
                 Some(Ok(update)) => {
@@ -113,7 +137,7 @@ impl RunsElsewhere {
 
         let is_stored = run.view(|view| view.info.stored);
         if is_over && is_stored && matches!(self.store.owner_of(run.id()).await, Ok(None)) {
-            // Who deletes a run stops it first: its end was deleted before it was read here.
+            // A run is stopped before it is deleted: its end was deleted before it was read here.
             run.update(Publish::Forced, |state| {
                 if !state.about.state.is_ended() {
                     state.cut(End::Canceled, None);
@@ -122,12 +146,12 @@ impl RunsElsewhere {
         } else if !run.run_state().is_ended() {
             run.lose();
         }
-        self.lock().remove(&run.id());
+        Self::remove(&mut self.lock(), run);
     }
 
     async fn take_over(&self, run: &ActiveRun, update: RunUpdate) -> Result<(), JournalError> {
         let waits = update.info.as_ref().is_some_and(|info| info.state.is_waiting());
-        // What the run asks is in its session before it waits.
+        // The pending items of the run are in its session before it waits.
         let reason = if waits { self.wait_reason(run).await } else { Ok(<_>::default()) };
         let reason = reason.unwrap_or_else(|fault| {
             tracing::warn!(run = %run.id(), "cannot read the pending items of a run that another gateway executes: {fault}");
@@ -157,7 +181,10 @@ impl State {
         }
         if let Some(info) = update.info {
             self.about = *info;
-            (self.pending, self.is_handed_over) = reason;
+            let (pending, is_handed_over) = reason;
+            self.pending = pending;
+            // Only whether there is one: the process that has the run applies it.
+            self.fallback = is_handed_over.then_some(self.about.state);
         }
         Ok(())
     }

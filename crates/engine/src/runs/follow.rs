@@ -15,9 +15,10 @@ use super::table::RunTable;
 use crate::faults;
 use interlingua_store::Health;
 
-/// How long a caller waits for an end that is being written. That takes a few milliseconds unless the store fails.
+/// The maximum time that a caller waits for an end that is being written, which takes a few milliseconds unless the
+/// store fails.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often a run is read that another replica is about to take.
+/// The pause between two reads of a run that another replica is about to take.
 const TAKEN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A position in a run. Dropping it is leaving: an attached run whose last follower leaves is canceled.
@@ -79,7 +80,7 @@ impl Follower {
         }
     }
 
-    /// Shows the steps there are. Ready after at least one, pending if there is none yet. `Ready(false)`: there will
+    /// Shows the steps that exist. Ready after at least one, pending if none exists yet. `Ready(false)`: there will
     /// never be another one.
     pub fn poll_steps(
         &mut self,
@@ -112,7 +113,7 @@ impl Follower {
         }
     }
 
-    /// How many keep-alives without content the agent has sent. A task that waits for steps is woken by each.
+    /// The number of keep-alives without content that the agent has sent. A task that waits for steps is woken by each.
     #[must_use]
     pub fn keep_alives(&self) -> u64 {
         match &self.source {
@@ -124,7 +125,10 @@ impl Follower {
     /// True if the run has ended, or waits for its next turn.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
-        self.run().view(|view| view.run().end.is_some() || view.info.state.is_waiting())
+        match &self.source {
+            Source::InMemory(run, _) if run.state().fallback.is_some() => false,
+            _ => self.run().view(|view| view.run().end.is_some() || view.info.state.is_waiting()),
+        }
     }
 
     /// Shows the run if it waits between two turns and all its steps were taken.
@@ -155,6 +159,17 @@ impl Follower {
         .await;
     }
 
+    /// Waits until it is known whether the run continues, if it waits only for a queued turn, and until its end is
+    /// visible, if it has ended; at most until the gateway is closed.
+    pub(crate) async fn until_next_known(&self) {
+        if let Source::InMemory(run, index) = &self.source {
+            tokio::select! {
+                () = poll_fn(|context| run.poll_next_known(*index, context)) => {}
+                () = self.runs.wait_closed() => {}
+            }
+        }
+    }
+
     /// Shows the last step that was taken once more.
     pub(crate) fn last(&self, read: impl FnOnce(Step<'_>)) {
         let last = self.next.saturating_sub(1);
@@ -177,11 +192,11 @@ impl Follower {
     /// last step. An error in its place would take the number of a step that the client then misses.
     #[must_use]
     pub fn is_elsewhere(&self) -> bool {
-        self.runs.is_shared() && self.run().view(|view| view.info.stored)
+        self.runs.store().runs_move() && self.run().view(|view| view.info.stored)
     }
 
-    /// What is said of steps that stop without an end: a panic has left the run incomplete. Nothing is said of a run
-    /// that another gateway has taken over: its end is what that one has committed.
+    /// The fault to report if the steps stop without an end: a panic has left the run incomplete. `None` for a run that
+    /// another gateway has taken over: it ends as that gateway commits it.
     #[must_use]
     pub fn broken(&self) -> Option<Fault> {
         match &self.source {
@@ -237,6 +252,8 @@ pub(crate) fn follow_copy(runs: &Arc<RunTable>, run: &RunHandle) -> Result<Optio
 
 /// Follows a run that was found, wherever it is driven.
 pub(crate) async fn follow(runs: &Arc<RunTable>, run: RunHandle) -> Result<Follower, Fault> {
+    // Until the first update: a run that is handed over waits for no client.
+    let run = if runs.handover_of(&run).await?.is_some() { run.as_running() } else { run };
     if let Some(follower) = follow_elsewhere(runs, &run)? {
         return Ok(follower);
     }
@@ -263,10 +280,15 @@ pub(crate) async fn settled(runs: &Arc<RunTable>, run: RunHandle) -> RunHandle {
     run
 }
 
-/// Waits a moment if another replica is about to take the run's next turn: for clients it does not wait.
+/// Waits a moment if another replica is about to take the run's next turn. If that turn is still behind turns of other
+/// runs, the run is shown as running: it waits for no client.
 pub(crate) async fn taken(runs: &Arc<RunTable>, mut run: RunHandle) -> Result<RunHandle, Fault> {
     let deadline = Instant::now() + SETTLE_TIMEOUT;
-    while Instant::now() < deadline && runs.is_handed_over(&run).await? {
+    while let Some((session, _)) = runs.handover_of(&run).await? {
+        if Instant::now() >= deadline {
+            runs.watch_found_handover(run.id(), &session);
+            return Ok(run.as_running());
+        }
         sleep(TAKEN_INTERVAL).await;
         run = runs.find(run.id()).await?.unwrap_or(run);
     }

@@ -14,7 +14,7 @@ use super::loaded::Loaded;
 pub enum RunHandle {
     /// In memory.
     InMemory(PinnedRun),
-    /// From the store, with what of its pending items is still open.
+    /// From the store, with its pending items that are still open.
     Stored(Arc<Loaded>, Arc<[Pending]>),
 }
 
@@ -25,6 +25,14 @@ impl RunHandle {
         match self {
             Self::InMemory(run) => run.id(),
             Self::Stored(stored, _) => stored.record.run().id,
+        }
+    }
+
+    /// A run from the store in the state [`RunState::Running`]. A run in memory is unchanged.
+    pub(super) fn as_running(&self) -> Self {
+        match self {
+            Self::InMemory(_) => self.clone(),
+            Self::Stored(stored, pending) => Self::Stored(Arc::new(stored.as_running()), Arc::clone(pending)),
         }
     }
 

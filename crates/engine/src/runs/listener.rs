@@ -10,12 +10,13 @@ use interlingua_core::call::{ListenSession, Notice};
 use interlingua_core::{Fault, RunId};
 use tokio::sync::watch;
 
+use super::commit::within;
 use super::table::RunTable;
 use crate::faults;
 use crate::sessions::Session;
 
 /// Interval at which a session is read again whose runs other replicas may start.
-const SHARED_INTERVAL: Duration = Duration::from_secs(1);
+const REREAD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A stream of notices.
 pub struct Listener {
@@ -84,24 +85,20 @@ impl Listener {
 
 impl ListenedSession {
     async fn next_run(&mut self, runs: &RunTable) -> Result<RunId, Fault> {
+        // Also while this process has the session's turn: another one may take the next turn unnoticed.
+        let interval = (!runs.sessions().is_sole_writer()).then_some(REREAD_INTERVAL);
         loop {
             let mut changed = pin!(self.session.run_started());
             // Registered before the session is read, so that no run is missed in between.
             changed.as_mut().enable();
-            if runs.is_shared() {
-                runs.sessions().refresh_if_outdated(&self.session).await?;
-            }
+            runs.sessions().refresh_if_outdated(&self.session).await?;
             let latest = self.session.latest();
             if let Some(run) = latest.filter(|_| latest != self.latest) {
                 self.latest = latest;
                 return Ok(run);
             }
 
-            if runs.is_shared() {
-                let _ = tokio::time::timeout(SHARED_INTERVAL, changed).await;
-            } else {
-                changed.await;
-            }
+            within(interval, changed).await;
         }
     }
 }

@@ -8,6 +8,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use interlingua_core::call::RunState;
 use interlingua_core::{Fault, FaultKind, RunId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -31,11 +32,20 @@ const SWEEP_MIN: usize = 64;
 pub struct Loaded {
     stored: Arc<StoredRun>,
     _room: Option<OwnedSemaphorePermit>,
+    /// The run that this one was copied from.
+    _source: Option<Arc<Self>>,
 }
 
 impl Loaded {
     pub(super) const fn stored(&self) -> &Arc<StoredRun> {
         &self.stored
+    }
+
+    /// The same run in the state [`RunState::Running`]. Keeps the room of this one.
+    pub(super) fn as_running(self: &Arc<Self>) -> Self {
+        let mut stored = (*self.stored).clone();
+        stored.info.state = RunState::Running;
+        Self { stored: Arc::new(stored), _room: None, _source: Some(Arc::clone(self)) }
     }
 }
 
@@ -83,7 +93,7 @@ impl LoadedRuns {
         }
 
         let Some(stored) = self.store.load(id).await.map_err(store_fault)? else { return Ok(None) };
-        let loaded = Loaded { stored, _room: room };
+        let loaded = Loaded { stored, _room: room, _source: None };
         Ok(Some(match cost.fingerprint {
             Some(fingerprint) => self.insert(id, fingerprint, loaded),
             None => Arc::new(loaded),
@@ -172,6 +182,7 @@ mod tests {
         Loaded {
             stored: Arc::new(StoredRun { record: Record::new(Run::new(id, "a", "s", 0)), info: about }),
             _room: None,
+            _source: None,
         }
     }
 

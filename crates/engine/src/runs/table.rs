@@ -1,16 +1,16 @@
-//! All runs: those in memory, by id, and the way to those in the store.
+//! All runs: the runs in memory, by id, and access to runs in the store.
 //!
-//! A run is in memory while a turn is under way, while someone follows or holds it, and while its end is written. Not
-//! here: what drives runs ([`crate::turns::driver`]), and whose they are ([`super::access`]).
+//! A run is in memory during a turn, while it has a follower, a holder or a queued turn, and while its end is written.
+//! Not here: the driver of runs ([`crate::turns::driver`]), and the runs of a caller ([`super::access`]).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use interlingua_core::call::RunState;
 use interlingua_core::pending::Pending;
-use interlingua_core::{Fault, Owner, RunId};
+use interlingua_core::{End, Fault, Owner, RunId};
 use tokio::sync::watch;
 use tokio::time::{Duration, timeout};
 
@@ -19,39 +19,43 @@ use super::elsewhere::RunsElsewhere;
 use super::handle::RunHandle;
 use super::loaded::LoadedRuns;
 use super::unstored::UnstoredRuns;
-use super::waits::until_visible;
+use super::waits::{until_turn_ended, until_unheld, until_visible};
 use crate::agent::Agents;
 use crate::faults::{self, store_fault};
 use crate::sessions::{Session, SessionTable};
 use interlingua_store::{Claim, Store, StoreError, StoreFuture, StoredRun};
 
-/// How long the pause of a run may take to be written before its next turn is refused.
+/// Time limit for the write of a pause. After that the next turn of the run is refused.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// All runs.
+/// The runs of this process, and access to stored ones.
 pub(crate) struct RunTable {
     agents: Arc<Agents>,
     store: Arc<dyn Store>,
     sessions: Arc<SessionTable>,
     unstored: Arc<UnstoredRuns>,
-    /// Runs from the store that someone reads.
+    /// Runs from the store that have readers.
     loaded: LoadedRuns,
-    /// Runs that are followed here, of a store that other processes use too.
+    /// Runs with followers here that other processes may drive.
     elsewhere: Arc<RunsElsewhere>,
     active: Mutex<ActiveRuns>,
-    /// Turns that have ended since the process began.
+    /// Runs whose queued turns this process watches because a caller found them handed over.
+    watched: Mutex<HashSet<RunId>>,
+    /// Number of turns that have ended since the process began.
     turns_ended: AtomicU64,
-    /// How many runs have a driver: it takes their turns, and writes what these came to.
+    /// Number of turns that have a driver or wait for one here.
     driven: AtomicUsize,
     /// False: the gateway is closing and takes no new runs.
     is_accepting: AtomicBool,
     /// True: the gateway closes soon.
     is_stopping: AtomicBool,
+    /// True: the turns under way were stopped because the gateway closes. Later ones are refused.
+    is_stopped: AtomicBool,
     /// True: the gateway is closed. No run has another step.
     closed: watch::Sender<bool>,
 }
 
-/// The runs in memory.
+/// The runs in memory, and the loads of others.
 #[derive(Default)]
 struct ActiveRuns {
     by_id: HashMap<RunId, Arc<ActiveRun>>,
@@ -61,9 +65,9 @@ struct ActiveRuns {
 
 #[derive(Default)]
 struct Loading {
-    /// How many calls load this run.
+    /// Number of calls that load this run.
     loaders: usize,
-    /// How often it has left memory since the first of them began: what they loaded before is outdated.
+    /// Number of times that it left memory since the first of them began: copies that were loaded before are outdated.
     left: u64,
 }
 
@@ -84,7 +88,7 @@ impl ActiveRuns {
     }
 }
 
-/// A run that was brought into memory, and when the store knows that.
+/// A run that was brought into memory. The future, if any, resolves once the store has recorded it.
 type Activated = (HeldRun, Option<StoreFuture<()>>);
 
 impl RunTable {
@@ -102,10 +106,12 @@ impl RunTable {
             sessions,
             unstored,
             active: Mutex::default(),
+            watched: Mutex::default(),
             turns_ended: AtomicU64::new(0),
             driven: AtomicUsize::new(0),
             is_accepting: AtomicBool::new(true),
             is_stopping: AtomicBool::new(false),
+            is_stopped: AtomicBool::new(false),
             closed: watch::Sender::new(false),
         }
     }
@@ -114,13 +120,12 @@ impl RunTable {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) const fn store(&self) -> &Arc<dyn Store> {
-        &self.store
+    pub(super) fn watched(&self) -> MutexGuard<'_, HashSet<RunId>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if other processes use the same store.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.store.shared().is_some()
+    pub(crate) const fn store(&self) -> &Arc<dyn Store> {
+        &self.store
     }
 
     pub(crate) const fn sessions(&self) -> &Arc<SessionTable> {
@@ -131,22 +136,27 @@ impl RunTable {
         &self.unstored
     }
 
-    /// How many runs are in memory.
+    /// The number of runs in memory.
     pub(crate) fn len(&self) -> usize {
         self.lock().by_id.len()
     }
 
-    /// How many runs have a turn under way, or one that waits to begin.
+    /// The number of runs with a turn under way, or with one that waits to begin.
     pub(crate) fn working(&self) -> usize {
         self.active().iter().filter(|run| run.run_state().is_working()).count()
     }
 
-    /// True while a turn is under way, or what one has come to is being written.
+    /// True while a turn is under way, queued behind one, or being written.
     pub(crate) fn is_driving(&self) -> bool {
         self.driven.load(Ordering::Acquire) > 0
     }
 
-    /// Counts the runs that have a driver.
+    /// True if this process may drive the run: it is no copy of a run of another process.
+    pub(super) fn drives(&self, run: &Arc<ActiveRun>) -> bool {
+        self.lock().holds(run)
+    }
+
+    /// The number of turns that have a driver, or wait for one here.
     pub(super) const fn driven(&self) -> &AtomicUsize {
         &self.driven
     }
@@ -166,7 +176,7 @@ impl RunTable {
         self.get(id).or_else(|| self.unstored.get(id))
     }
 
-    /// Makes a run known.
+    /// Adds a run.
     pub(crate) fn insert(&self, run: &Arc<ActiveRun>) {
         self.lock().insert(run);
     }
@@ -176,12 +186,13 @@ impl RunTable {
         self.lock().remove(id);
     }
 
-    /// A run by its id, whichever owner it has.
+    /// A run by its id, of any owner.
     pub(crate) async fn find(&self, id: RunId) -> Result<Option<RunHandle>, Fault> {
         self.find_if_room(id, true).await
     }
 
-    /// A run by its id. `waits`: for memory to load it; otherwise the call fails if there is none.
+    /// A run by its id, of any owner. If the memory limit for loaded runs is reached, `waits` decides whether to wait or
+    /// to fail.
     pub(super) async fn find_if_room(&self, id: RunId, waits: bool) -> Result<Option<RunHandle>, Fault> {
         if let Some(run) = self.in_memory(id) {
             return self.whole(run.pin(), waits).await.map(|run| Some(RunHandle::InMemory(run)));
@@ -191,7 +202,7 @@ impl RunTable {
         Ok(Some(RunHandle::Stored(stored, pending.into())))
     }
 
-    /// Gets events back that a run in memory has evicted: while it had no reader, only the store kept them.
+    /// Restores events that a run in memory has evicted.
     async fn whole(&self, run: PinnedRun, waits: bool) -> Result<PinnedRun, Fault> {
         if run.is_whole() {
             return Ok(run);
@@ -205,7 +216,7 @@ impl RunTable {
         if run.restore(&stored.record) { Ok(run) } else { Err(faults::store_unavailable()) }
     }
 
-    /// The pending items of a stored run that are still open, as its session says.
+    /// The pending items of a stored run that are open in its session.
     async fn open_items(&self, stored: &StoredRun) -> Result<Vec<Pending>, Fault> {
         let run = stored.record.run();
         let asked = run.pending();
@@ -219,24 +230,19 @@ impl RunTable {
         Ok(session.pending_of(run.id))
     }
 
-    /// True if a run waits only for another replica to take its next turn.
-    pub(crate) async fn is_handed_over(&self, run: &RunHandle) -> Result<bool, Fault> {
+    /// The session of a stored run that waits only for another replica to start its next turn, and the end that applies
+    /// without that turn. `None` if only this process has runs.
+    pub(super) async fn handover_of(&self, run: &RunHandle) -> Result<Option<(Arc<Session>, End)>, Fault> {
         let may_be = match run {
             RunHandle::Stored(stored, pending) => stored.info.state == RunState::Waiting && pending.is_empty(),
             RunHandle::InMemory(_) => false,
         };
-        if !may_be || !self.is_shared() {
-            return Ok(false);
+        if !may_be || !self.store.runs_move() {
+            return Ok(None);
         }
-        Ok(self.session_of(run).await?.handed_over(run.id()).is_some())
-    }
-
-    /// True if a queued turn of another replica continues the run. Always false in a store of one process.
-    pub(crate) async fn is_continued(&self, run: RunId) -> Result<bool, Fault> {
-        match self.store.shared() {
-            Some(shared) => shared.is_continued(run).await.map_err(store_fault),
-            None => Ok(false),
-        }
+        let session = self.session_of(run).await?;
+        let end = session.handed_over(run.id());
+        Ok(end.map(|end| (session, end)))
     }
 
     /// The session of a run.
@@ -258,49 +264,49 @@ impl RunTable {
                     self.release_settled(&active).await?;
                     match self.hold(&active) {
                         Some(held) => return Ok(held),
-                        // It has left memory since it was found: a change to this copy would be lost.
+                        // It left memory since it was found: a change of this copy would be lost.
                         None => run = self.find(id).await?.ok_or_else(|| faults::run_not_found(id))?,
                     }
                 }
                 RunHandle::Stored(..) => {
-                    // What was found before may be outdated: the run may have been in memory since.
+                    // The copy that was found may be outdated: the run may have been in memory since.
                     let loading = LoadingGuard::new(self, id);
-                    run = match self.find(id).await?.ok_or_else(|| faults::run_not_found(id))? {
-                        RunHandle::Stored(stored, pending) => {
-                            if let Some((held, opened)) = self.activate_stored(&loading, &stored, &pending)? {
-                                if let Some(opened) = opened {
-                                    self.opened(&held, opened).await?;
-                                }
-                                return Ok(held);
-                            }
-                            RunHandle::Stored(stored, pending)
+                    run = self.find(id).await?.ok_or_else(|| faults::run_not_found(id))?;
+                    let end = self.handover_of(&run).await?.map(|(_, end)| end);
+                    if let RunHandle::Stored(stored, pending) = &run
+                        && let Some((held, opened)) = self.activate_stored(&loading, (stored, pending), end)?
+                    {
+                        if let Some(opened) = opened {
+                            self.opened(&held, opened).await?;
                         }
-                        active => active,
-                    };
+                        return Ok(held);
+                    }
                 }
             }
         }
     }
 
-    /// A shared store lets go of a run as soon as its pause is written, and its driver a moment later: waits for that,
-    /// since what is changed here in between belongs to no one.
+    /// Waits until the pause of a run is written and its users have released it. Only if runs move: a store then
+    /// releases the run as soon as the pause is written, and a later change of this copy would be lost.
     async fn release_settled(&self, run: &Arc<ActiveRun>) -> Result<(), Fault> {
-        if !self.is_shared() {
+        if !self.store.runs_move() {
             return Ok(());
         }
         if let Some(pause) = run.settling().filter(|_| run.run_state().is_waiting()) {
             let visible = timeout(RELEASE_TIMEOUT, until_visible(run, pause)).await;
             visible.map_err(|_| faults::store_unavailable())?;
         }
+        let unheld = timeout(RELEASE_TIMEOUT, until_unheld(run)).await;
+        unheld.map_err(|_| faults::store_unavailable())?;
         self.release_if_idle(run);
         Ok(())
     }
 
-    /// Waits until the store knows that a run is here.
+    /// Waits until the store has recorded that this process has the run.
     async fn opened(&self, run: &Arc<ActiveRun>, opened: StoreFuture<()>) -> Result<(), Fault> {
         let Err(error) = opened.await else { return Ok(()) };
-        if self.is_shared() {
-            // Another replica has it: this copy is no one's.
+        // A store of one process writes the copy later. Otherwise another replica may have the run.
+        if self.store.runs_move() || matches!(error, StoreError::Fenced) {
             run.lose();
             self.remove_copy(run);
         }
@@ -318,18 +324,19 @@ impl RunTable {
         }
     }
 
-    /// Counts a follower of a run that another replica may drive. `None`: nothing more will happen in it, or no other
-    /// process uses the store.
+    /// Counts a follower of a run that another replica may drive. `None`: nothing more will happen in it, or this
+    /// process drives all runs.
     pub(super) fn count_elsewhere(&self, run: &RunHandle) -> Result<Option<(PinnedRun, usize)>, Fault> {
         let RunHandle::Stored(stored, pending) = run else { return Ok(None) };
-        if !self.is_shared() || stored.info.state.is_ended() {
+        if stored.info.state.is_ended() {
             return Ok(None);
         }
         if let Some(known) = self.elsewhere.follow(run.id()) {
             return Ok(Some(known));
         }
+        let Some(updates) = self.store.follow(run.id(), stored.record.len()) else { return Ok(None) };
         let copy = self.copy(stored, pending)?;
-        Ok(Some(self.elsewhere.add_and_follow(&copy)))
+        Ok(Some(self.elsewhere.add_and_follow(&copy, updates)))
     }
 
     /// A copy of a stored run, which does not grow.
@@ -340,18 +347,21 @@ impl RunTable {
         Ok(copy)
     }
 
-    /// Brings a loaded run into memory unless it is there, and tells the store. `None`: it has been in memory since it
-    /// was loaded, and has to be loaded again.
+    /// Brings a loaded run into memory unless it is there, and opens it in the store. `None`: it was in memory since it
+    /// was loaded, and has to be loaded again. `end`: applies if no queued turn of another replica starts.
     fn activate_stored(
         self: &Arc<Self>,
         loading: &LoadingGuard,
-        stored: &StoredRun,
-        pending: &[Pending],
+        (stored, pending): (&StoredRun, &[Pending]),
+        end: Option<End>,
     ) -> Result<Option<Activated>, Fault> {
         let agent = self.agents.of_stored_run(&stored.record.run().agent);
         let agent = agent.ok_or_else(|| Fault::not_found("the run's agent"))?;
         let run = ActiveRun::from_stored(agent, stored);
-        run.update(Publish::Now, |state| state.pending = pending.to_vec());
+        run.update(Publish::Now, |state| {
+            state.pending = pending.to_vec();
+            state.fallback = end.map(RunState::Ended);
+        });
 
         let mut active = self.lock();
         if let Some(known) = active.by_id.get(&run.id()) {
@@ -370,27 +380,32 @@ impl RunTable {
         Ok(Some((HeldRun::new(self, &run), Some(opened))))
     }
 
-    /// Keeps a run in memory. `None`: it has left memory, and another copy may be there.
+    /// Keeps a run in memory. `None`: it left memory, and another copy may be there.
     fn hold(self: &Arc<Self>, run: &PinnedRun) -> Option<HeldRun> {
         let active = self.lock();
-        // A run that has ended is not changed any more: any copy will do.
+        // Any copy of a run that has ended is the latest one.
         (active.holds(run) || run.run_state().is_ended()).then(|| HeldRun::new(self, run))
     }
 
-    /// How many turns have ended since the process began.
+    /// The number of turns that have ended since the process began.
     pub(crate) fn turns_ended(&self) -> u64 {
         self.turns_ended.load(Ordering::Relaxed)
     }
 
-    /// A run has no turn under way any more.
+    /// Counts the end of a turn, and releases its run.
     pub(crate) fn turn_ended(&self, run: &Arc<ActiveRun>) {
         self.turns_ended.fetch_add(1, Ordering::Relaxed);
+        self.release(run);
+    }
+
+    /// Takes a run out of memory that is lost, that has ended and cannot be found, or that nothing needs here.
+    pub(super) fn release(&self, run: &Arc<ActiveRun>) {
         if run.is_lost() {
             return self.remove_copy(run);
         }
         let is_over = run.view(|view| !view.info.stored && view.run().end.is_some());
         if is_over {
-            // No one may find it again; its followers still see its end.
+            // Clients cannot find it again. Its followers still see its end.
             self.remove(run.id());
             drop(self.store.remove(run.id()));
             return;
@@ -400,32 +415,29 @@ impl RunTable {
 
     /// Takes a run out of memory if it is safe in the store and nothing needs it here.
     pub(super) fn release_if_idle(&self, run: &Arc<ActiveRun>) {
-        // Under the lock: no one finds it meanwhile, and another copy of the same id stays.
+        // Under the lock: no call finds it meanwhile, and another copy of the same id stays.
         let mut active = self.lock();
         if !active.holds(run) {
             drop(active);
             return self.elsewhere.release_if_unfollowed(run);
         }
-        if run.is_idle() || (self.is_shared() && run.is_at_rest()) {
+        if run.is_idle() || (self.store.runs_move() && run.is_at_rest()) {
             active.remove(run.id());
             drop(active);
             self.let_go(run);
         }
     }
 
-    /// A run that waits is no one's, if there are other replicas: who follows it here sees what any of them does.
+    /// Releases a run that left memory. Its followers in this process continue with a copy that any process extends.
     fn let_go(&self, run: &Arc<ActiveRun>) {
-        if !self.is_shared() {
-            return;
-        }
-        // Also if it was only held here, and had no turn.
-        drop(self.store.settle(&run.journal()));
+        // Also a run that was only held here, without a turn.
+        self.store.let_go(&run.journal());
         if run.is_followed() && !run.run_state().is_ended() {
             self.elsewhere.add(run);
         }
     }
 
-    /// Makes sure that no one finds a run again that has ended.
+    /// Makes a run that has ended impossible to find.
     pub(crate) fn forget(&self, run: &RunHandle) {
         match run {
             RunHandle::InMemory(run) => {
@@ -436,12 +448,12 @@ impl RunTable {
         }
     }
 
-    /// True while new runs are taken.
+    /// True while new runs are accepted.
     pub(crate) fn is_accepting(&self) -> bool {
         self.is_accepting.load(Ordering::Relaxed)
     }
 
-    /// True once the gateway closes soon, even if new runs are still taken.
+    /// True once the shutdown is announced, even if new runs are still accepted.
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
     }
@@ -455,18 +467,31 @@ impl RunTable {
         self.is_accepting.store(false, Ordering::Relaxed);
     }
 
-    /// True once no run has another step.
+    /// Stops all turns under way because the gateway closes, and refuses queued ones from now on.
+    pub(crate) fn stop_turns(&self) {
+        self.is_stopped.store(true, Ordering::Release);
+        for run in self.active() {
+            run.stop(Some(faults::shutting_down()));
+        }
+    }
+
+    /// True once all turns under way were stopped because the gateway closes.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Acquire)
+    }
+
+    /// True once the gateway is closed: no run has another step.
     pub(super) fn is_closed(&self) -> bool {
         *self.closed.borrow()
     }
 
-    /// Resolves once no run has another step.
+    /// Resolves once the gateway is closed.
     pub(super) async fn wait_closed(&self) {
         // The sender lives as long as the table.
         let _ = self.closed.subscribe().wait_for(|is_closed| *is_closed).await;
     }
 
-    /// No run has another step from now on: followers of waiting runs leave.
+    /// Closes the gateway: no run has another step, and followers of waiting runs stop.
     pub(crate) fn close(&self) {
         self.closed.send_replace(true);
         for run in self.active().into_iter().chain(self.elsewhere.all()) {
@@ -475,7 +500,7 @@ impl RunTable {
     }
 }
 
-/// A run is being loaded to be in memory.
+/// A load of a run into memory.
 struct LoadingGuard {
     runs: Arc<RunTable>,
     id: RunId,
@@ -493,7 +518,7 @@ impl LoadingGuard {
         Self { runs: Arc::clone(runs), id, left }
     }
 
-    /// True if what was loaded since is not outdated.
+    /// True if a copy that was loaded since is not outdated.
     fn is_current(&self, active: &ActiveRuns) -> bool {
         active.loading.get(&self.id).map_or(0, |loading| loading.left) == self.left
     }
@@ -511,21 +536,30 @@ impl Drop for LoadingGuard {
     }
 }
 
-/// Keeps a run in memory while it stands between two turns. Dropped, the run leaves memory unless a turn is under way
-/// by then or others need it.
+/// Keeps a run in memory between two turns. On drop, the run leaves memory unless a turn is under way by then or others
+/// need it.
 pub(crate) struct HeldRun {
     runs: Arc<RunTable>,
     run: PinnedRun,
 }
 
 impl HeldRun {
-    /// Called with the table locked and the run in it: no one takes it out in between.
+    /// Called with the table locked and the run in it, so that no call removes it in between.
     fn new(runs: &Arc<RunTable>, run: &Arc<ActiveRun>) -> Self {
         run.hold();
         Self { runs: Arc::clone(runs), run: run.pin() }
     }
 
-    /// The run as one to be read.
+    /// Releases the run, and waits until the turn that is its last one now has ended.
+    pub(crate) async fn release_until_turn_ended(self) {
+        let (runs, run) = (Arc::clone(&self.runs), Arc::clone(&self.run));
+        let last = run.view(|view| view.run().turns.len()).saturating_sub(1);
+        drop(self);
+        until_turn_ended(&run, last).await;
+        runs.release_if_idle(&run);
+    }
+
+    /// The run for readers.
     pub(crate) fn handle(&self) -> RunHandle {
         RunHandle::InMemory(self.run.clone())
     }
@@ -542,6 +576,10 @@ impl Deref for HeldRun {
 impl Drop for HeldRun {
     fn drop(&mut self) {
         self.run.release();
+        if self.run.state().is_released {
+            // Another caller may wait to load it again.
+            self.run.wake_followers();
+        }
         self.runs.release_if_idle(&self.run);
     }
 }

@@ -1,5 +1,4 @@
-//! A turn that is to be taken: what its client sent, where it stands in its session's queue, and who waits for it to
-//! begin.
+//! A turn to take: the input of its client, its place in its session's queue, and the clients that wait for its begin.
 //!
 //! Not here: building the request to the agent ([`crate::turns::context`]), and taking turns ([`crate::turns::driver`]).
 
@@ -26,7 +25,7 @@ use interlingua_upstream::{Attempts, ForwardedHeaders, Trace};
 /// A turn to be taken.
 pub(crate) struct Turn {
     pub(crate) session: Arc<Session>,
-    /// Who called for it.
+    /// The caller who sent it.
     pub(crate) caller: Arc<Caller>,
     /// Counts it while it waits or is under way.
     pub(crate) permits: Option<TurnPermits>,
@@ -42,17 +41,17 @@ pub(crate) struct Turn {
     pub(crate) forwarded: ForwardedHeaders,
     /// The protocol it came by.
     pub(crate) protocol: &'static str,
-    /// What is known of the request that it came with, for the logs. `None` once the turn has ended.
+    /// The client's request, for the logs. `None` once the turn has ended.
     pub(crate) request: Option<Arc<RequestLog>>,
     /// When it came.
     pub(crate) came_at: Instant,
     /// When it was taken up. `None` before.
     pub(crate) began_at: Option<Instant>,
-    /// How it came to its agent.
+    /// The attempts to reach its agent.
     pub(crate) attempts: Arc<Attempts>,
-    /// How many pending items it answers.
+    /// The number of pending items that it answers.
     pub(crate) answers: usize,
-    /// How long the agent took to its first event.
+    /// The time until the agent's first event.
     pub(crate) first_event: Option<Duration>,
     /// The path of the route it came by, for the log.
     pub(crate) route: Arc<str>,
@@ -97,7 +96,7 @@ pub(crate) struct Origin {
     pub(crate) forwarded: ForwardedHeaders,
 }
 
-/// What a client sent for one turn.
+/// The input of a client for one turn.
 pub(crate) struct Spoken {
     /// The input and the settings of the request.
     pub(crate) request: AgentRequest,
@@ -110,7 +109,7 @@ pub(crate) struct Spoken {
     pub(crate) basis: Basis,
 }
 
-/// Where a turn stands in its session's queue.
+/// The place of a turn in its session's queue.
 pub(crate) enum Place {
     /// It is first, and its request is prepared.
     Ready(TurnGuard, Box<Prepared>),
@@ -122,9 +121,9 @@ pub(crate) enum Place {
 pub(crate) struct Prepared {
     /// The complete request.
     pub(crate) request: AgentRequest,
-    /// Where earlier turns stand in its input.
+    /// The range of its input that contains earlier turns.
     pub(crate) history: Range<usize>,
-    /// What names the messages of its input; empty if the agent is not given their ids.
+    /// The origins of the messages of its input; empty if the agent does not get their ids.
     pub(crate) origins: Vec<MessageOrigin>,
     /// The run that the request is sent for, and how many of its turns came before.
     pub(crate) sent_for: Option<(RunId, u32)>,
@@ -132,11 +131,11 @@ pub(crate) struct Prepared {
     pub(crate) names_user: bool,
     /// The ids of the messages in its input, or none.
     pub(crate) message_ids: Vec<String>,
-    /// What of the session does not reach the agent.
+    /// The content of the session that does not reach the agent.
     pub(crate) losses: Losses,
     /// The session's id as the agent knows it.
     pub(crate) upstream_id: String,
-    /// What the connector remembered of the session.
+    /// The state that the connector keeps for the session.
     pub(crate) connector_state: Json,
     /// The pending items that it answers.
     pub(crate) answered: Vec<Pending>,
@@ -174,7 +173,7 @@ impl Prepared {
         }
     }
 
-    /// How many messages at the beginning of what was said are answers that came beside it and are not recorded.
+    /// The number of messages at the beginning of the input that are answers sent beside it. They are not recorded.
     pub(crate) fn beside(&self) -> usize {
         self.origins.iter().filter(|origin| matches!(origin, MessageOrigin::Beside { .. })).count()
     }
@@ -209,7 +208,7 @@ impl Prepared {
 }
 
 impl Spoken {
-    /// For a turn that goes on from its session.
+    /// For a turn that continues its session.
     pub(crate) const fn new(
         request: AgentRequest,
         preamble: Vec<Message>,
@@ -288,6 +287,11 @@ impl Turn {
         {
             self.session.put_back(taken);
         }
+    }
+
+    /// True if other turns are before it.
+    pub(crate) fn is_behind(&self) -> bool {
+        matches!(&self.place, Some(Place::Behind(queued)) if !queued.is_first())
     }
 
     /// True if its request can be sent at once.

@@ -1,7 +1,8 @@
-//! What is stored of a session: a small document that counts its entries, and the entries that are not written yet.
+//! The stored document of a session: a small one that counts the session's entries. In memory it also has the entries
+//! that are not written yet.
 //!
-//! Field names in the store differ from the names here where they are older. Not here: sessions in memory
-//! ([`super::session`]), and reading and writing entries ([`super::entries`]).
+//! Some fields have older names in the store. Not here: sessions in memory ([`super::session`]), and reading and
+//! writing entries ([`super::entries`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -18,43 +19,43 @@ use super::{unknown_fields, upstream_ids};
 use interlingua_base::clock;
 use interlingua_upstream::pool::EndpointKey;
 
-/// The most bytes of messages that clients may put into one session.
+/// Maximum size in bytes of the messages that clients add to one session.
 const MAX_BYTES: u64 = 32 << 20;
-/// The most messages that a session begins with.
+/// Maximum number of messages that a session begins with. The newest ones are kept.
 const MAX_FIRST_MESSAGES: usize = 4096;
 
-/// What is stored of a session.
+/// The document of a session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SessionDoc {
     pub(super) id: String,
     pub(super) agent: String,
     pub(super) created_at: Millis,
     pub(super) updated_at: Millis,
-    /// True if it was created as a resource of its own, a conversation. Its owner may change its items.
+    /// True if a client created the session as a resource of its own, a conversation. Its owner may change its items.
     #[serde(default, rename = "kept")]
     pub(super) is_conversation: bool,
     /// The index of the first entry.
     #[serde(default)]
     pub(super) first: u64,
-    /// The index after the last entry. Some between the two may have been removed.
+    /// The index after the last entry. Entries between the two indices may have been removed.
     #[serde(default)]
     pub(super) next: u64,
     /// The run of the last entry, if that is a turn.
     #[serde(default)]
     pub(super) last: Option<RunId>,
-    /// The size of all messages that clients put there.
+    /// The size in bytes of all messages that clients added.
     #[serde(default)]
     pub(super) bytes: u64,
-    /// The index after the messages that it began with, which its client said were said before.
+    /// The index after the messages of an earlier conversation that the client sent as the session's beginning.
     #[serde(default)]
     pub(super) begun: u64,
-    /// True if its client said more before the first entry than is stored.
+    /// True if the client sent more messages as the beginning than are stored.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) is_cut: bool,
     /// Entries that are not written yet, by index.
     #[serde(skip)]
     pub(super) unsaved: BTreeMap<u64, Entry>,
-    /// The indices of entries that were replaced and are still in the store.
+    /// The indices of replaced entries that the store still has. The next write deletes them.
     #[serde(skip)]
     pub(super) replaced: Range<u64>,
     /// All entries, in documents of an earlier version.
@@ -69,55 +70,55 @@ pub(crate) struct SessionDoc {
     /// `None`: no replacement of the entries is prepared.
     #[serde(skip)]
     pub(super) late: Option<LateChanges>,
-    /// The id the agent knows the session by, if it is another one. `None` also for sessions stored before agents were
-    /// given ids of their own: the agent goes on knowing those by the client's name.
+    /// The session's id at the agent, if it differs from `id`. `None` also for sessions that were stored before the
+    /// gateway gave agents other ids: the agent keeps the client's id for them.
     #[serde(default)]
     pub(super) upstream_id: Option<String>,
-    /// The endpoint that remembers the session. `None`: none does, or it is not known which.
+    /// The endpoint that remembers the session. `None`: no endpoint does, or the gateway does not know which.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) home: Option<EndpointKey>,
-    /// The user, as the first client named it. Clients of other protocols may name no one.
+    /// The user that the first turn named, or the session's own user. `None`: no turn has begun.
     #[serde(default)]
     pub(super) user_id: Option<String>,
     /// The agent has received all entries before this index.
     #[serde(default)]
     pub(super) seen: u64,
-    /// True if the agent remembers something else than the entries: it gets the whole history, under a new id.
+    /// True if the agent's memory of the session differs from the entries: its next request has the whole history,
+    /// under a new id.
     #[serde(default)]
     pub(super) stale: bool,
-    /// What the connector wants to have again with the next turn.
+    /// State of the connector, for its next turn.
     #[serde(default = "Json::null", rename = "memory")]
     pub(super) connector_state: Json,
-    /// The user of the turn that left it, as the agent knows them. Another user of the session does not get it.
+    /// The user at the agent of the turn that set `connector_state`. Turns of other users do not get that state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) connector_user: Option<String>,
-    /// The latest run.
     #[serde(default)]
     pub(super) latest: Option<RunId>,
-    /// What the session waits for, and what was answered.
+    /// The open items, and the answers to items.
     #[serde(default)]
     pub(super) waiting: Waiting,
-    /// Runs that have ended their turn and wait for the next one, which another replica has in line: what each comes to
-    /// if that turn is not taken.
+    /// Runs between a turn that has ended and the next one, which is in the session's queue: each with its end if that
+    /// turn is not taken.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "ends")]
     pub(super) handed_over: BTreeMap<RunId, End>,
     /// True if the list of open items has the session.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) is_listed: bool,
-    /// The adapters' own facts.
+    /// Labels that adapters set.
     #[serde(default)]
     pub(super) labels: Extra,
-    /// The last writes to a shared store, each by an id of its own: a replica that got no answer to its write
-    /// finds it here.
+    /// Ids of the last writes to a store that other processes write: a replica whose write failed without a clear
+    /// result looks for the id here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) writes: Vec<RunId>,
-    /// Fields of a newer version, which gateways of both versions write meanwhile: as they were written.
-    /// [`SessionDoc::parse`] fills them in.
+    /// Fields of a newer version, kept as they were written, because gateways of both versions may write the document.
+    /// [`SessionDoc::parse`] sets them.
     #[serde(flatten, skip_deserializing)]
     pub(super) unknown: BTreeMap<String, Json>,
 }
 
-/// How many writes a document names.
+/// Maximum number of writes that a document names.
 const MAX_NAMED_WRITES: usize = 4;
 
 impl SessionDoc {
@@ -160,7 +161,7 @@ impl SessionDoc {
         }
     }
 
-    /// The same session before anything happened in it.
+    /// The same session as before its first use.
     pub(super) fn blank(&self) -> Self {
         let owner = Owner::from_key("");
         let upstream_id = self.upstream_id.clone();
@@ -170,12 +171,12 @@ impl SessionDoc {
     /// Reads a stored document.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Fault> {
         let doc = unknown_fields::from_slice(bytes).map(|(doc, unknown)| Self { unknown, ..doc });
-        // A field that cannot be kept, as its text is not UTF-8, is ignored, and so are all other unknown ones.
+        // If the text of an unknown field is not UTF-8, all unknown fields are ignored.
         let doc: Self = doc.or_else(|_| serde_json::from_slice(bytes)).map_err(unreadable)?;
         Ok(doc.with_inline_entries_moved())
     }
 
-    /// Moves what a document of an earlier version holds itself into entries; the next write stores them.
+    /// Turns the inline entries of an earlier version into new entries, which the next write stores.
     fn with_inline_entries_moved(mut self) -> Self {
         let seen = self.seen;
         for entry in std::mem::take(&mut self.inline_entries) {
@@ -185,19 +186,20 @@ impl SessionDoc {
         self
     }
 
-    /// The user that a client named. `None`: no one was named, and the session has a user of its own, made of its id.
+    /// The user that a client named. `None`: no client named one, so that the session has a user made of its id; or the
+    /// session is a conversation.
     pub(super) fn named_user(&self) -> Option<&str> {
         let is_own =
             |user: &str| user == self.id || user.strip_suffix(&self.id).is_some_and(|rest| rest.ends_with(':'));
         self.user_id.as_deref().filter(|user| !self.is_conversation && !is_own(user))
     }
 
-    /// The id by which the agent knows the session.
+    /// The session's id at the agent.
     pub(super) fn known_id(&self) -> &str {
         self.upstream_id.as_deref().unwrap_or(&self.id)
     }
 
-    /// The session as its owner sees it, without items and without the state of its latest run.
+    /// The session for its owner, without items and without the state of its latest run.
     pub(super) fn view(&self) -> SessionView {
         SessionView {
             id: self.id.clone(),
@@ -219,12 +221,12 @@ impl SessionDoc {
         }
     }
 
-    /// True if it never had an entry.
+    /// True if no entry was added since the session began. Removed entries count as added.
     pub(super) const fn is_empty(&self) -> bool {
         self.first == self.next
     }
 
-    /// True if it was never used.
+    /// True if the session is no conversation and has neither a run nor an entry.
     pub(super) fn is_blank(&self) -> bool {
         !self.is_conversation && self.latest.is_none() && self.is_empty()
     }
@@ -244,12 +246,13 @@ impl SessionDoc {
         KnownEntries { end: self.next, removals: self.removals }
     }
 
-    /// True if no turn of it has ended well, and nothing was put into it: it can begin with something else.
+    /// True if the session can begin again with other messages: it is no conversation, has only the messages that it
+    /// began with, and no open item.
     pub(super) fn has_no_turn(&self) -> bool {
         !self.is_conversation && (self.is_empty() || self.next == self.begun) && self.waiting.open().next().is_none()
     }
 
-    /// Adds an entry. It is written with the session.
+    /// Adds an entry, which the next write of the session stores.
     pub(super) fn push(&mut self, entry: Entry) {
         self.bytes += entry.bytes();
         self.last = match &entry {
@@ -260,7 +263,7 @@ impl SessionDoc {
         self.next += 1;
     }
 
-    /// Adds messages: all of them, or none if there is no room.
+    /// Adds messages: all of them, or none if the session would exceed [`MAX_BYTES`].
     pub(super) fn append(&mut self, messages: &[Message]) -> Result<(), Fault> {
         let entries: Vec<Entry> = messages.iter().map(Entry::from_message).collect();
         let bytes = entries.iter().map(Entry::bytes).fold(self.bytes, u64::saturating_add);
@@ -273,7 +276,7 @@ impl SessionDoc {
         Ok(())
     }
 
-    /// Begins with these messages instead of what was said before. The agent has not received them yet.
+    /// Replaces all entries by the newest of these messages that fit. The agent has not received them yet.
     pub(super) fn begin(&mut self, mut messages: Vec<Entry>) {
         let mut bytes = 0_u64;
         let fits = |entry: &&Entry| {
@@ -291,19 +294,19 @@ impl SessionDoc {
         (self.connector_state, self.connector_user) = (Json::null(), None);
     }
 
-    /// It is about to be written to a shared store.
+    /// Adds an id for the write that follows, in a store that other processes write.
     pub(super) fn name_write(&mut self) {
         let surplus = (self.writes.len() + 1).saturating_sub(MAX_NAMED_WRITES);
         self.writes.drain(..surplus);
         self.writes.push(clock::new_id());
     }
 
-    /// True if what is stored was made of this document, or of a later one.
+    /// True if `stored` names the last write of this document. [`MAX_NAMED_WRITES`] later writes displace its id.
     pub(super) fn is_in(&self, stored: &Self) -> bool {
         self.writes.last().is_some_and(|write| stored.writes.contains(write))
     }
 
-    /// Entries at these indices were written, and those that were replaced are deleted.
+    /// Notes that the store has the entries at these indices, and that it has deleted the replaced ones.
     pub(super) fn note_written(&mut self, indices: &[u64], replaced: Range<u64>) {
         for index in indices {
             if let (Some(entry), Some(late)) = (self.unsaved.remove(index), &mut self.late) {
@@ -315,7 +318,6 @@ impl SessionDoc {
         }
     }
 
-    /// Replaces all entries.
     pub(super) fn replace(&mut self, entries: Vec<Entry>) {
         if self.replaced.is_empty() {
             self.replaced.start = self.first;

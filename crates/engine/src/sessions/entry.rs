@@ -28,7 +28,7 @@ pub(crate) enum Entry {
     Turn {
         /// The run.
         run: RunId,
-        /// Which of its turns.
+        /// The index of the turn in the run.
         turn: u32,
     },
     /// A message that a client put there.

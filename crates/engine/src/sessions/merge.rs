@@ -1,17 +1,17 @@
-//! One session changed in two places: on this replica, and on another one that was faster. What was changed here is
-//! done again on what the other one stored.
+//! Merges two versions of a session: this replica changed it, and another replica stored a change first. The changes of
+//! this replica are applied to the stored version.
 //!
-//! The one who has the session's turn changes most of it; all others only add messages, label it, remove items, and
-//! withdraw what an ended run asks. So few fields can differ from both sides. Not here: reading and writing sessions
-//! ([`super::table`]).
+//! Most fields change only with the session's turn, which one replica has at a time. Without the turn, a replica adds
+//! messages, sets labels, removes items, withdraws the open items of an ended run and queues runs. Therefore few fields
+//! can differ on both sides. Not here: reading and writing sessions ([`super::table`]).
 
 use interlingua_core::RunId;
 use interlingua_core::answer::Waiting;
 
 use super::document::SessionDoc;
 
-/// The changes that lead from `base` to `mine`, done on `theirs`. Entries that are not written yet come after theirs.
-/// Every field is listed, so that a field without a rule does not compile.
+/// Applies the changes from `base` to `mine` to `theirs`. Entries that are not written yet follow the entries of
+/// `theirs`. The function names every field, so that a field without a rule does not compile.
 pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -> SessionDoc {
     // The others write no entries that are not theirs, so only a removal makes the messages fewer.
     let has_removed = theirs.removed != base.removed || theirs.bytes < base.bytes;
@@ -21,14 +21,14 @@ pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -
         is_cut: pick(&base.is_cut, &mine.is_cut, &theirs.is_cut),
         upstream_id: pick(&base.upstream_id, &mine.upstream_id, &theirs.upstream_id),
         home: pick(&base.home, &mine.home, &theirs.home),
-        // The first one who was stored has it: who comes later is refused its turn.
+        // The first user that was stored keeps the session; a turn of another user is refused when it begins.
         user_id: theirs.user_id.clone().or_else(|| mine.user_id.clone()),
         stale: mine.stale || (theirs.stale && base.stale == mine.stale),
         connector_state: pick(&base.connector_state, &mine.connector_state, &theirs.connector_state),
         connector_user: pick(&base.connector_user, &mine.connector_user, &theirs.connector_user),
-        latest: pick(&base.latest, &mine.latest, &theirs.latest),
+        latest: merge_latest(base.latest, mine.latest, theirs.latest),
         waiting: merge_waiting(&base.waiting, &mine.waiting, &theirs.waiting),
-        // Only who has the turn hands runs over and takes them.
+        // Only the replica with the session's turn changes this field.
         handed_over: pick(&base.handed_over, &mine.handed_over, &theirs.handed_over),
         is_listed: theirs.is_listed,
         labels: pick(&base.labels, &mine.labels, &theirs.labels),
@@ -50,7 +50,7 @@ pub(super) fn rebase(base: &SessionDoc, mine: &SessionDoc, theirs: SessionDoc) -
         // Facts of this process.
         removals: mine.removals + u64::from(has_removed),
         late: mine.late.clone(),
-        // The write that follows adds its own name.
+        // The next write adds its own id.
         writes: theirs.writes.clone(),
         // This version never changes them.
         unknown: theirs.unknown.clone(),
@@ -106,12 +106,18 @@ fn replace_known(base: &SessionDoc, mine: &SessionDoc, merged: &mut SessionDoc) 
     merged.stale |= !kept.is_empty();
 }
 
-/// `mine` if it was changed here, `theirs` otherwise.
+/// `mine` if it differs from `base`, `theirs` otherwise.
 fn pick<T: Clone + PartialEq>(base: &T, mine: &T, theirs: &T) -> T {
     if mine == base { theirs.clone() } else { mine.clone() }
 }
 
-/// An index of entries that were all replaced, where they stand now.
+/// Merges the latest runs. A replica changes its latest run without the session's turn when it queues a run, and stores
+/// nothing if that run is canceled in the queue. So the newer run is the latest one if both sides changed it.
+fn merge_latest(base: Option<RunId>, mine: Option<RunId>, theirs: Option<RunId>) -> Option<RunId> {
+    if mine != base && theirs != base { mine.max(theirs) } else { pick(&base, &mine, &theirs) }
+}
+
+/// The index in `merged` of an entry of `mine`, for entries that replaced all others.
 const fn shifted(index: u64, mine: &SessionDoc, merged: &SessionDoc) -> u64 {
     merged.first + index.saturating_sub(mine.first)
 }
@@ -120,7 +126,8 @@ fn unsaved_bytes(doc: &SessionDoc) -> u64 {
     doc.unsaved.values().map(|entry| entry.bytes()).sum()
 }
 
-/// Only who has the turn asks and decides; the other side has withdrawn what ended runs asked.
+/// Merges the open items. Only the replica with the session's turn adds and decides items; the other side can only have
+/// withdrawn the items of ended runs.
 fn merge_waiting(base: &Waiting, mine: &Waiting, theirs: &Waiting) -> Waiting {
     if mine == base || mine == theirs {
         return theirs.clone();
@@ -183,9 +190,9 @@ mod tests {
 
         let merged = rebase(&base, &mine, written(theirs.clone()));
         assert_eq!((merged.first, merged.next, merged.bytes), (0, 3, theirs.bytes));
-        assert_eq!(merged.unsaved.keys().copied().collect::<Vec<_>>(), [2], "theirs are written");
+        assert_eq!(merged.unsaved.keys().copied().collect::<Vec<_>>(), [2], "the other two are written");
         assert_eq!((merged.last, merged.latest), (Some(run), Some(run)));
-        assert!(merged.stale, "the agent was not sent what they added");
+        assert!(merged.stale, "the agent did not receive the entries that the other side added");
     }
 
     #[test]
@@ -219,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_side_alone_changed_is_kept() {
+    fn changes_of_one_side_are_kept() {
         let base = doc();
         let (mut mine, mut theirs) = (base.clone(), base.clone());
         mine.connector_state = Json::parse("{\"context\":1}").expect("JSON");
@@ -234,7 +241,16 @@ mod tests {
     }
 
     #[test]
-    fn of_two_users_who_begin_a_session_the_first_one_stored_has_it() {
+    fn of_two_runs_that_both_sides_started_the_newer_one_is_the_latest() {
+        let [first, second, third] = [1, 2, 3].map(|number| Some(RunId(uuid::Uuid::from_u128(number))));
+        assert_eq!(merge_latest(first, second, third), third, "the run here was canceled in the queue");
+        assert_eq!(merge_latest(first, third, second), third, "the run here is still queued");
+        assert_eq!(merge_latest(first, second, first), second);
+        assert_eq!(merge_latest(second, first, second), first, "the second run was discarded here");
+    }
+
+    #[test]
+    fn of_two_users_who_begin_a_session_the_first_stored_one_keeps_it() {
         let base = doc();
         let user = |name: &str| SessionDoc { user_id: Some(name.to_owned()), ..base.clone() };
         assert_eq!(rebase(&base, &user("bob"), user("alice")).user_id.as_deref(), Some("alice"));
@@ -242,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_began_again_here_replaces_what_they_have() {
+    fn a_session_that_began_again_here_replaces_the_stored_entries() {
         let mut base = doc();
         base.append(&[said("old")]).expect("room");
         let base = written(base);

@@ -1,8 +1,9 @@
-//! A session in memory: whose it is, who has its turn, and its document.
+//! A session in memory: its owner and user, the right to take its turns, and its document.
 //!
-//! Not here: finding, loading and saving sessions ([`super::table`]), and what a document holds
+//! Not here: finding, loading and saving sessions ([`super::table`]), and the fields of a document
 //! ([`super::document`]).
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,21 +13,22 @@ use interlingua_core::{Fault, Owner, RunId};
 
 use super::document::SessionDoc;
 use super::{merge, upstream_ids};
-use crate::faults::{self, store_fault};
+use crate::faults::store_fault;
 use interlingua_base::clock;
-use interlingua_store::{Store, Ticket, Version};
+use interlingua_store::{Store, Ticket, TurnQueue, Version, local};
 
-/// What identifies a session, and the key of its document.
+/// The identity of a session, and the key of its document in the store: the agent, the owner and the session's id, then
+/// the user if another user chose the id first. Control characters separate the parts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SessionKey(String);
 
 impl SessionKey {
-    /// The owner's key.
+    /// The key of the [`Owner`].
     pub(crate) fn owner(&self) -> &str {
         self.0.split('\u{1f}').nth(1).unwrap_or_default()
     }
 
-    /// Ids come from outside: they are escaped, so no part holds the control character between the parts.
+    /// Escapes the ids: they come from clients, and no part may contain the separator.
     pub(crate) fn new(agent: &str, owner: &Owner, session: &str) -> Self {
         Self(format!("{}{}", Self::prefix(agent, owner), escaped(session)))
     }
@@ -36,7 +38,7 @@ impl SessionKey {
         Self(format!("{}\u{1f}{}", self.0, escaped(user)))
     }
 
-    /// What all keys of an owner's sessions with an agent begin with.
+    /// The common prefix of the keys of an owner's sessions with an agent.
     pub(super) fn prefix(agent: &str, owner: &Owner) -> String {
         format!("{}\u{1f}{}\u{1f}", escaped(agent), owner.key())
     }
@@ -46,31 +48,32 @@ impl SessionKey {
     }
 }
 
-/// How long a session is kept.
+/// The time that a session is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lifetime {
-    /// As long as its connection.
+    /// Until its connection ends.
     Connection,
-    /// In the store.
+    /// Until the retention of the store deletes it.
     Stored,
 }
 
-/// A session in memory.
+/// A session in memory. Lock order: `doc`, `stored`, `unanswered`.
 pub(crate) struct Session {
     key: SessionKey,
     pub(crate) owner: Owner,
     pub(crate) id: String,
-    /// Held while a turn is under way.
+    /// Locked while this process takes a turn of the session.
     turn: Arc<tokio::sync::Mutex<()>>,
-    queued: Mutex<usize>,
-    /// True if it lives as long as a connection and is not stored.
+    /// True if the session ends with its connection and is not stored.
     in_memory: AtomicBool,
+    /// True if `in_memory` was ever true.
+    began_in_memory: AtomicBool,
     doc: Mutex<SessionDoc>,
-    /// As a shared store has it. Locked after the document.
+    /// The stored document that was read or written last. `None`: unknown, or no other process writes sessions.
     stored: Mutex<Option<StoredSession>>,
-    /// As it was written when the store gave no answer. Locked after `stored`.
+    /// The document of a write that failed without a clear result, so that the store may have it.
     unanswered: Mutex<Option<SessionDoc>>,
-    /// True while this replica has its turn: no other one takes turns meanwhile.
+    /// True while this replica has the turn in the queue of all replicas: no other one takes turns.
     held: AtomicBool,
     /// Held while it is written or read again, and while one of its entries is removed.
     pub(super) saving: Arc<tokio::sync::Mutex<()>>,
@@ -78,23 +81,30 @@ pub(crate) struct Session {
     run_started: tokio::sync::Notify,
 }
 
-/// A session as a shared store has it.
 struct StoredSession {
     version: Version,
     doc: SessionDoc,
 }
 
-/// The right to take a turn: in this process, and among all replicas if there are others.
+/// The right to take a turn, in this process and among all replicas. It ends with the value.
 pub(crate) struct TurnGuard {
     session: Arc<Session>,
-    // Dropped in this order: other replicas go on before this one does.
-    _ticket: Option<HeldTicket>,
+    // Dropped in this order: other replicas continue before this one does.
+    ticket: HeldTicket,
     _local: tokio::sync::OwnedMutexGuard<()>,
 }
 
 impl TurnGuard {
     pub(crate) const fn session(&self) -> &Arc<Session> {
         &self.session
+    }
+
+    /// Notes that the session's document is the latest one until the guard is dropped. Not for a session that lived in
+    /// memory when its turn was queued: once it is stored, other replicas can take turns at the same time.
+    pub(super) fn hold(&self) {
+        if matches!(self.ticket.queues, TurnQueues::OfStore(_)) {
+            self.session.held.store(true, Ordering::Release);
+        }
     }
 }
 
@@ -104,45 +114,52 @@ impl Drop for TurnGuard {
     }
 }
 
-/// A place in the line of all replicas. Dropped, it is given up.
+/// The queues with the turns of a session.
+#[derive(Clone)]
+pub(super) enum TurnQueues {
+    /// Queues of the store, which all replicas share.
+    OfStore(Arc<dyn Store>),
+    /// Queues of this process, for sessions that end with their connection.
+    OfProcess(Arc<local::TurnQueues>),
+}
+
+impl Deref for TurnQueues {
+    type Target = dyn TurnQueue;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::OfStore(store) => store.turns(),
+            Self::OfProcess(queues) => &**queues,
+        }
+    }
+}
+
+/// A place in the queue of a session. Dropping it gives up the place.
 pub(super) struct HeldTicket {
-    store: Arc<dyn Store>,
-    ticket: Option<Ticket>,
+    queues: TurnQueues,
+    ticket: Ticket,
 }
 
 impl HeldTicket {
-    /// Takes a place. `None`: more than `most` others are in line.
-    pub(super) async fn take(
-        store: Arc<dyn Store>,
-        session: &SessionKey,
-        continues: Option<RunId>,
-        most: usize,
-    ) -> Result<Option<Self>, Fault> {
-        let Some(shared) = store.shared() else { return Ok(Some(Self { store, ticket: None })) };
-        let ticket = shared.queue_turn(session.as_str(), continues, most).await;
-        Ok(ticket.map_err(|error| store_fault(&error))?.map(|ticket| Self { store, ticket: Some(ticket) }))
+    pub(super) const fn new(queues: TurnQueues, ticket: Ticket) -> Self {
+        Self { queues, ticket }
     }
 
-    /// True if no other replica had the turn when the place was taken.
-    fn is_first(&self) -> bool {
-        self.ticket.as_ref().is_none_or(|ticket| ticket.is_first)
-    }
-
-    /// Waits until it is the first one.
-    async fn comes(&self) -> Result<(), Fault> {
-        match (self.store.shared(), &self.ticket) {
-            (Some(shared), Some(ticket)) => shared.wait_for_turn(ticket).await.map_err(|error| store_fault(&error)),
-            _ => Ok(()),
+    /// Waits until the place is the first one.
+    async fn wait(&mut self) -> Result<(), Fault> {
+        if !self.ticket.is_first {
+            self.queues.wait_for_turn(&self.ticket).await.map_err(|error| store_fault(&error))?;
+            self.ticket.is_first = true;
         }
+        Ok(())
     }
 }
 
 impl Drop for HeldTicket {
     fn drop(&mut self) {
-        if let (Some(shared), Some(ticket)) = (self.store.shared(), self.ticket.take()) {
-            // The store does it by itself.
-            drop(shared.leave_turn(ticket));
-        }
+        let ticket = Ticket { session: std::mem::take(&mut self.ticket.session), ..self.ticket };
+        // Not awaited: the store completes the call by itself.
+        drop(self.queues.leave_turn(ticket));
     }
 }
 
@@ -153,8 +170,8 @@ impl Session {
             owner: owner.clone(),
             id: doc.id.clone(),
             turn: Arc::default(),
-            queued: Mutex::new(0),
             in_memory: AtomicBool::new(false),
+            began_in_memory: AtomicBool::new(false),
             doc: Mutex::new(doc),
             stored: Mutex::new(None),
             unanswered: Mutex::new(None),
@@ -164,12 +181,13 @@ impl Session {
         }
     }
 
-    /// True if its document may be outdated: other replicas write it, and this one does not have its turn.
+    /// True if another replica may change the session without notice: this one does not have its turn, and the session
+    /// does not live in memory.
     pub(super) fn may_be_outdated(&self) -> bool {
         !self.held.load(Ordering::Acquire) && !self.lives_in_memory()
     }
 
-    /// The version that a shared store had when it was read or written last.
+    /// The version of the stored document that was read or written last. `None`: unknown.
     pub(super) fn stored_version(&self) -> Option<Version> {
         self.lock_stored().as_ref().map(|stored| stored.version)
     }
@@ -178,7 +196,7 @@ impl Session {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over what a shared store has. What was changed here since it was read last is kept.
+    /// Merges the stored document with the changes that this process made since its last read.
     pub(super) fn update_from(&self, version: Version, theirs: SessionDoc) {
         let (mut doc, mut stored) = (self.doc(), self.lock_stored());
         if stored.as_ref().is_some_and(|stored| stored.version >= version) {
@@ -199,18 +217,18 @@ impl Session {
         *stored = Some(StoredSession { version, doc: theirs });
     }
 
-    /// Notes that the store does not have it.
+    /// Notes that the store has no document of the session.
     pub(super) fn note_deleted(&self) {
         *self.lock_stored() = None;
     }
 
-    /// Notes what was written to a shared store.
+    /// Notes a document that was written or read.
     pub(super) fn note_stored(&self, version: Version, doc: SessionDoc) {
         *self.lock_stored() = Some(StoredSession { version, doc: as_stored(doc) });
         *self.lock_unanswered() = None;
     }
 
-    /// Notes what may have been written to a shared store.
+    /// Notes a document that may have been written.
     pub(super) fn note_unanswered(&self, doc: SessionDoc) {
         *self.lock_unanswered() = Some(doc);
     }
@@ -234,36 +252,42 @@ impl Session {
         self.run_started.notified()
     }
 
-    /// The document. A panic under the lock left it whole: it changes by single calls.
+    /// Locks the document. Poisoning is ignored: each change is one call that does not panic halfway.
     pub(super) fn doc(&self) -> MutexGuard<'_, SessionDoc> {
         self.doc.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if it was never used.
+    /// True if the session was never used.
     pub(crate) fn is_blank(&self) -> bool {
         self.doc().is_blank()
     }
 
-    /// Lets it live as long as the connection it belongs to, unless it was used before.
+    /// Ends the session with its connection, unless it was used before.
     pub(crate) fn keep_in_memory(&self) {
         let doc = self.doc();
         if doc.is_blank() {
             self.in_memory.store(true, Ordering::Relaxed);
+            self.began_in_memory.store(true, Ordering::Relaxed);
         }
     }
 
-    /// From now on it is stored like all others.
+    /// Stores the session from now on, although it was to end with its connection.
     pub(crate) fn store_from_now_on(&self) {
         self.in_memory.store(false, Ordering::Relaxed);
     }
 
-    /// True if no other process can know it: it was begun to live as long as a connection.
+    /// True if the session lived in memory first: its turns may be in the queues of this process.
+    pub(super) fn began_in_memory(&self) -> bool {
+        self.began_in_memory.load(Ordering::Relaxed)
+    }
+
+    /// True if the session ends with its connection: no other process can know it.
     pub(super) fn lives_in_memory(&self) -> bool {
         self.in_memory.load(Ordering::Relaxed)
     }
 
-    /// Decides whether it ends with its connection. A session that waits for a person's decision is stored from now on:
-    /// the decision may come over another connection or another protocol.
+    /// Decides whether the session ends with its connection. A session that waits for a person's decision is stored
+    /// from now on: the decision may arrive over another connection or another protocol.
     pub(crate) fn resolve_lifetime(&self) -> Lifetime {
         if !self.lives_in_memory() {
             return Lifetime::Stored;
@@ -275,8 +299,9 @@ impl Session {
         Lifetime::Connection
     }
 
-    /// The user where no client named one: made of the session's id, so that anonymous clients do not share one memory
-    /// at the agent. Sessions in different partitions of an owner (a tenant's, a route's) may have the same id.
+    /// The user of a session for which no client named one: made of the session's id, so that anonymous clients do not
+    /// share one memory at the agent, and of the owner's partition (a tenant, a route), because sessions in different
+    /// partitions may have the same id.
     pub(crate) fn own_user(&self) -> String {
         match self.owner.partition() {
             None => self.id.clone(),
@@ -284,20 +309,20 @@ impl Session {
         }
     }
 
-    /// An id by which the agent does not know the session yet.
+    /// A new id for the session at the agent.
     pub(crate) fn new_upstream_id(&self) -> String {
         upstream_ids::session(&self.owner, &clock::new_id().to_string(), None)
     }
 
-    /// The user as the agent is given it. `upstream_id` is the session's.
+    /// The name of a user in requests to the agent. `upstream_id`: the session's id at the agent.
     pub(crate) fn upstream_user(&self, name: &str, upstream_id: &str) -> String {
-        // The agent knows an older session by the names as clients chose them: what it asked there can still be
-        // answered.
+        // Older sessions have the names that clients chose, at the agent too: its open questions stay answerable.
         let by_plain_name = upstream_id == self.id;
         if by_plain_name && !self.owner.is_shared() { name.to_owned() } else { upstream_ids::user(&self.owner, name) }
     }
 
-    /// Claims it for a user. False: it is another user's. A conversation is its owner's, whichever user speaks in it.
+    /// Claims the session for a user, if no user has it and it has no run yet. False: it belongs to another user. True
+    /// for every user if it is a conversation, or if no client named a user in its first turn.
     pub(crate) fn claim_user(&self, user: &str) -> bool {
         let mut doc = self.doc();
         if doc.is_conversation {
@@ -306,10 +331,10 @@ impl Session {
 
         let is_first_turn = doc.latest.is_none();
         match &doc.user_id {
-            // A client that named no user was given the session's own.
+            // The session's own user stands for a client that named none.
             Some(known) => known == user || *known == self.own_user(),
             None => {
-                // Set at once, not with the turn: two first turns may come at the same time.
+                // Set at once, not with the turn: two first turns may arrive at the same time.
                 if is_first_turn {
                     doc.user_id = Some(user.to_owned());
                 }
@@ -318,38 +343,22 @@ impl Session {
         }
     }
 
-    /// The right to take a turn in this process, if it is free.
+    /// The right to take a turn in this process. `None`: another turn has it.
     pub(super) fn try_local_turn(&self) -> Option<LocalTurn> {
         Arc::clone(&self.turn).try_lock_owned().ok()
     }
 
-    /// The right to take a turn in this process, once it is free.
+    /// Waits for the right to take a turn in this process.
     async fn local_turn(&self) -> LocalTurn {
         Arc::clone(&self.turn).lock_owned().await
     }
 
-    /// The right to take a turn, of both rights.
-    pub(super) fn guard(self: &Arc<Self>, local: LocalTurn, ticket: Option<HeldTicket>) -> TurnGuard {
-        TurnGuard { session: Arc::clone(self), _ticket: ticket, _local: local }
-    }
-
-    /// From now on no other replica takes a turn, and its document is the latest one.
-    pub(super) fn hold(&self) {
-        self.held.store(true, Ordering::Release);
-    }
-
-    /// Joins the queue of this process for a turn, if fewer than `limit` are in it.
-    pub(crate) fn enqueue(self: &Arc<Self>, limit: usize) -> Result<Queued, Fault> {
-        let mut queued = self.queued.lock().unwrap_or_else(PoisonError::into_inner);
-        if *queued >= limit {
-            return Err(faults::busy(&self.id));
-        }
-        *queued += 1;
-        Ok(Queued { session: Arc::clone(self), ticket: None })
+    pub(super) fn guard(self: &Arc<Self>, local: LocalTurn, ticket: HeldTicket) -> TurnGuard {
+        TurnGuard { session: Arc::clone(self), ticket, _local: local }
     }
 }
 
-/// A document that was written, as it is when it is read again.
+/// A document as it is read from the store after its write: without unsaved and replaced entries.
 fn as_stored(mut doc: SessionDoc) -> SessionDoc {
     doc.unsaved.clear();
     doc.replaced = 0..0;
@@ -363,51 +372,37 @@ pub(super) type LocalTurn = tokio::sync::OwnedMutexGuard<()>;
 /// A position in the queue of a session.
 pub(crate) struct Queued {
     session: Arc<Session>,
-    ticket: Option<HeldTicket>,
+    ticket: HeldTicket,
 }
 
 impl Queued {
-    pub(crate) const fn session(&self) -> &Arc<Session> {
-        &self.session
+    pub(super) const fn new(session: Arc<Session>, ticket: HeldTicket) -> Self {
+        Self { session, ticket }
     }
 
-    /// With a place in the line of all replicas.
-    pub(super) fn with_ticket(mut self, ticket: HeldTicket) -> Self {
-        self.ticket = Some(ticket);
-        self
+    /// True if the place was the first one when it was taken, or after [`Queued::wait`].
+    pub(crate) const fn is_first(&self) -> bool {
+        self.ticket.ticket.is_first
     }
 
-    /// The turn, if it is free.
-    pub(crate) fn try_turn(mut self) -> Result<TurnGuard, Self> {
-        let is_first = self.ticket.as_ref().is_none_or(HeldTicket::is_first);
-        match self.session.try_local_turn().filter(|_| is_first) {
-            Some(local) => Ok(self.session.guard(local, self.ticket.take())),
+    /// Takes the turn if the place is the first one and no turn is under way in this process.
+    pub(super) fn try_turn(self) -> Result<TurnGuard, Self> {
+        match self.session.try_local_turn().filter(|_| self.is_first()) {
+            Some(local) => Ok(self.session.guard(local, self.ticket)),
             None => Err(self),
         }
     }
 
-    /// Waits until no other replica has the turn.
-    pub(crate) async fn comes_here(&mut self) -> Result<(), Fault> {
-        if let Some(ticket) = &mut self.ticket {
-            ticket.comes().await?;
-            ticket.ticket.iter_mut().for_each(|ticket| ticket.is_first = true);
-        }
-        Ok(())
+    /// Waits until the place is the first one.
+    pub(crate) async fn wait(&mut self) -> Result<(), Fault> {
+        self.ticket.wait().await
     }
 
-    /// Waits for the turn, first come, first served.
-    pub(super) async fn turn(mut self) -> Result<TurnGuard, Fault> {
-        if let Some(ticket) = &self.ticket {
-            ticket.comes().await?;
-        }
+    /// Waits for the turn. Turns are taken in the order of the queue. The session may be outdated until
+    /// [`super::SessionTable::begin`].
+    pub(crate) async fn turn(mut self) -> Result<TurnGuard, Fault> {
+        self.wait().await?;
         let local = self.session.local_turn().await;
-        Ok(self.session.guard(local, self.ticket.take()))
-    }
-}
-
-impl Drop for Queued {
-    fn drop(&mut self) {
-        let mut queued = self.session.queued.lock().unwrap_or_else(PoisonError::into_inner);
-        *queued = queued.saturating_sub(1);
+        Ok(self.session.guard(local, self.ticket))
     }
 }

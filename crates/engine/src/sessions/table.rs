@@ -8,6 +8,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use futures_util::FutureExt as _;
+use futures_util::future::LocalBoxFuture;
 use interlingua_core::call::SessionView;
 use interlingua_core::{Fault, FaultKind, Owner, RunId};
 use tokio::sync::OwnedMutexGuard;
@@ -15,40 +17,49 @@ use tokio::sync::OwnedMutexGuard;
 use super::document::SessionDoc;
 use super::entries::SessionEntries;
 use super::open_items;
-use super::session::{HeldTicket, Lifetime, Queued, Session, SessionKey, TurnGuard};
+use super::session::{HeldTicket, Lifetime, Queued, Session, SessionKey, TurnGuard, TurnQueues};
 use crate::complete::complete;
 use crate::faults::{self, store_fault};
 use interlingua_base::clock;
-use interlingua_store::{DocumentWrite, Expect, Store, Version};
+use interlingua_store::{DocumentWrite, Expect, Store, StoreError, Ticket, TurnQueue as _, Version, local};
 
 /// The collection of the store that sessions are in.
 const COLLECTION: &str = "sessions";
-/// How many documents are listed at once.
+/// The number of documents in one page of the list.
 const PAGE: usize = 500;
 /// Below this many sessions in memory no one looks for those that are not in use.
 const SWEEP_MIN: usize = 64;
 
-/// How often a session is written again that another replica has written meanwhile.
+/// The maximum number of attempts to write a session that another replica has written meanwhile.
 const MAX_WRITES: usize = 8;
 
-/// A session as it is written, and what of it is written with it.
+/// One write of a session.
 struct Snapshot {
+    /// The new entries, the list of open items and, last, the session's document.
     writes: Vec<DocumentWrite>,
+    /// Indices of the new entries.
     indices: Vec<u64>,
+    /// Indices of the replaced entries, which the write deletes.
     replaced: Range<u64>,
-    doc: SessionDoc,
 }
 
 /// All sessions.
 pub(crate) struct SessionTable {
     store: Arc<dyn Store>,
     entries: SessionEntries,
+    /// Queues of turns of sessions that end with their connection.
+    queues: Arc<local::TurnQueues>,
     in_memory: Mutex<HashMap<SessionKey, Weak<Session>>>,
 }
 
 impl SessionTable {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self { entries: SessionEntries::new(Arc::clone(&store)), store, in_memory: Mutex::default() }
+        Self {
+            entries: SessionEntries::new(Arc::clone(&store)),
+            store,
+            queues: Arc::default(),
+            in_memory: Mutex::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, Weak<Session>>> {
@@ -72,9 +83,9 @@ impl SessionTable {
         Ok(found.unwrap_or_else(|| self.insert(key, owner, SessionDoc::new(id, agent, owner, None))))
     }
 
-    /// The session of this id that belongs to this user, created if it is not there. Callers that were not
-    /// authenticated may name users: the first user has the id for itself, and every other one has a separate session
-    /// of the same id.
+    /// The session of this id that belongs to this user, created if it does not exist. Callers
+    /// without authentication may name users: the first user has the id for itself, and every other one has a separate
+    /// session of the same id.
     pub(crate) async fn of_user(
         &self,
         agent: &str,
@@ -100,16 +111,15 @@ impl SessionTable {
     /// A session in memory, or in the store.
     async fn find_by_key(&self, key: &SessionKey, owner: &Owner) -> Result<Option<Arc<Session>>, Fault> {
         if let Some(session) = self.find_in_memory(key) {
-            if self.is_shared() && session.may_be_outdated() {
-                self.refresh(&session).await?;
-            }
+            self.refresh_if_outdated(&session).await?;
             return Ok(Some(session));
         }
 
         let Some((doc, version)) = self.load(key).await? else { return Ok(None) };
-        if !self.is_shared() {
+        if self.is_sole_writer() {
             return Ok(Some(self.insert(key.clone(), owner, doc)));
         }
+
         let session = Session::new(key.clone(), owner, doc.clone());
         session.note_stored(version, doc.clone());
         let session = self.insert_session(session);
@@ -159,36 +169,48 @@ impl SessionTable {
         Ok(Some((doc, document.version)))
     }
 
-    /// True if other processes use the same sessions.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.store.shared().is_some()
-    }
-
     /// True if other replicas should find a session that they cannot know yet: its first turn begins.
     pub(crate) fn is_unknown_elsewhere(&self, session: &Session) -> bool {
-        self.has_tickets(session) && session.stored_version().is_none()
+        !session.lives_in_memory() && self.condition(session) == Expect::Absent
     }
 
-    /// Reads what other replicas have written, unless this replica has the session's turn.
+    /// The condition on which a session is written.
+    fn condition(&self, session: &Session) -> Expect {
+        self.store.replaces(session.stored_version())
+    }
+
+    /// True if no other process writes sessions: those in memory are never outdated.
+    pub(crate) fn is_sole_writer(&self) -> bool {
+        self.store.replaces(None) == Expect::Any
+    }
+
+    /// Reads a session again, unless no other replica can have written it since: this replica has the session's turn,
+    /// the session lives in memory, or no other process writes sessions.
     pub(crate) async fn refresh_if_outdated(&self, session: &Session) -> Result<(), Fault> {
-        if session.may_be_outdated() { self.refresh(session).await } else { Ok(()) }
+        if session.may_be_outdated() && !self.is_sole_writer() {
+            let _saving = session.saving.lock().await;
+            self.read_again(session).await?;
+        }
+        Ok(())
     }
 
-    /// Reads what other replicas have written. What was changed here and is not written yet is kept.
-    async fn refresh(&self, session: &Session) -> Result<(), Fault> {
-        let _saving = session.saving.lock().await;
-        self.read_again(session).await
+    /// True if a session still belongs to the user that a turn names; `None` matches every session. The user claimed
+    /// the session before the turn was queued, but the claim of another user is kept if another replica stored it
+    /// first.
+    pub(crate) fn is_users(&self, session: &Session, user: Option<&str>) -> bool {
+        user.is_none_or(|user| self.is_sole_writer() || session.claim_user(user))
     }
 
     /// Blocks writes of a session until the guard is dropped. Reads what other replicas have written first.
     pub(crate) async fn block_writes(&self, session: &Session) -> Result<OwnedMutexGuard<()>, Fault> {
         let saving = Arc::clone(&session.saving).lock_owned().await;
-        if self.has_tickets(session) && session.stored_version().is_some() {
+        if !self.is_sole_writer() && !session.lives_in_memory() && session.stored_version().is_some() {
             self.read_again(session).await?;
         }
         Ok(saving)
     }
 
+    /// Reads a session again. Changes of this process that are not written yet are kept.
     async fn read_again(&self, session: &Session) -> Result<(), Fault> {
         match self.load(session.key()).await? {
             Some((doc, version)) => session.update_from(version, doc),
@@ -202,25 +224,21 @@ impl SessionTable {
         if session.resolve_lifetime() == Lifetime::Connection {
             return Ok(());
         }
-        if !self.is_shared() {
-            let saving = session.saving.lock().await;
-            let Snapshot { writes, indices, replaced, .. } = Self::snapshot(session, Expect::Any);
-            let written = self.store.write(writes, clock::now());
-            // Writes take effect in the order of the calls.
-            drop(saving);
-            let written = written.await.map_err(|error| store_fault(&error))?;
-            written.map_err(|_| conflict())?;
-            session.doc().note_written(&indices, replaced);
-            return Ok(());
+        if self.is_sole_writer() {
+            return self.write(session).await;
         }
 
         let saving = Arc::clone(&session.saving).lock_owned().await;
         for _ in 0..MAX_WRITES {
-            let expect = session.stored_version().map_or(Expect::Absent, Expect::Version);
-            session.doc().name_write();
-            let Snapshot { writes, indices, replaced, doc } = Self::snapshot(session, expect);
+            let expect = self.condition(session);
+            let (snapshot, doc) = {
+                let mut doc = session.doc();
+                doc.name_write();
+                (Self::snapshot(session, &mut doc, expect), doc.clone())
+            };
+            let Snapshot { writes, indices, replaced } = snapshot;
             let written = self.store.write(writes, clock::now());
-            // Whether or not the caller waits for it: what is written and not noted would be written again.
+            // Also if the caller stops waiting: a later write would repeat entries that are not noted as written.
             let noted = Arc::clone(session);
             let noting = complete(async move {
                 match written.await {
@@ -244,16 +262,39 @@ impl SessionTable {
         Err(faults::busy(&session.id))
     }
 
-    /// A session as it is written.
-    fn snapshot(session: &Session, expect: Expect) -> Snapshot {
-        let mut doc = session.doc();
+    /// Like [`SessionTable::save`], and keeps the session in memory until it is written, also if the caller stops
+    /// waiting. Boxed: few turns need it, and their futures would be larger.
+    pub(crate) fn save_detached(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+    ) -> LocalBoxFuture<'static, Result<(), Fault>> {
+        let (table, session) = (Arc::clone(self), Arc::clone(session));
+        Box::pin(complete(async move { table.save(&session).await }))
+    }
+
+    /// Writes a session that no other process writes: there is nothing to merge with, and no version to note.
+    async fn write(&self, session: &Session) -> Result<(), Fault> {
+        // The removal of an entry is not complete in memory before the store has deleted the entry.
+        let saving = session.saving.lock().await;
+        let Snapshot { writes, indices, replaced } = Self::snapshot(session, &mut session.doc(), Expect::Any);
+        let written = self.store.write(writes, clock::now());
+        // Writes take effect in the order of the calls.
+        drop(saving);
+        let written = written.await.map_err(|error| store_fault(&error))?;
+        written.map_err(|_| conflict())?;
+        session.doc().note_written(&indices, replaced);
+        Ok(())
+    }
+
+    /// The next write of a session with this document.
+    fn snapshot(session: &Session, doc: &mut SessionDoc, expect: Expect) -> Snapshot {
         doc.updated_at = clock::now();
         let mut writes = SessionEntries::writes(session, &doc.unsaved, doc.replaced.clone());
-        writes.extend(open_items::write_of(session, &mut doc));
-        let value = Some(serde_json::to_vec(&*doc).unwrap_or_default().into());
+        writes.extend(open_items::write_of(session, doc));
+        let value = Some(serde_json::to_vec(doc).unwrap_or_default().into());
         writes.push(DocumentWrite { collection: COLLECTION, key: session.key().as_str().to_owned(), value, expect });
         let indices = doc.unsaved.keys().copied().collect();
-        Snapshot { writes, indices, replaced: doc.replaced.clone(), doc: doc.clone() }
+        Snapshot { writes, indices, replaced: doc.replaced.clone() }
     }
 
     /// The right to take a turn, if it is free. `continues`: the run whose next turn it is.
@@ -263,11 +304,10 @@ impl SessionTable {
         continues: Option<RunId>,
     ) -> Result<Option<TurnGuard>, Fault> {
         let Some(local) = session.try_local_turn() else { return Ok(None) };
-        if !self.has_tickets(session) {
-            return Ok(Some(session.guard(local, None)));
-        }
         let Some(ticket) = self.ticket(session, continues, 0).await? else { return Ok(None) };
-        self.begin(session.guard(local, Some(ticket))).await.map(Some)
+        let guard = session.guard(local, ticket);
+        self.begin(&guard).await?;
+        Ok(Some(guard))
     }
 
     /// The right to take its first turn, if nothing was said in it: of several requests that come at the same time, one
@@ -277,46 +317,59 @@ impl SessionTable {
         Ok(guard.filter(|_| session.doc().has_no_turn()))
     }
 
-    /// Joins the queue for a turn, if fewer than `limit` are in it. `continues`: the run whose next turn it is.
+    /// Joins the queue for a turn, if at most `limit` are in it, with the one under way. `continues`: the run whose
+    /// next turn it is.
     pub(crate) async fn enqueue(
         &self,
         session: &Arc<Session>,
         continues: Option<RunId>,
         limit: usize,
     ) -> Result<Queued, Fault> {
-        let queued = session.enqueue(limit)?;
-        if !self.has_tickets(session) {
-            return Ok(queued);
-        }
         let ticket = self.ticket(session, continues, limit).await?;
-        Ok(queued.with_ticket(ticket.ok_or_else(|| faults::busy(&session.id))?))
+        let ticket = ticket.ok_or_else(|| faults::busy(&session.id))?;
+        Ok(Queued::new(Arc::clone(session), ticket))
+    }
+
+    /// True if the next turn of a run is in the queue of its session.
+    pub(crate) async fn is_continued(&self, session: &Session, run: RunId) -> Result<bool, Fault> {
+        let mut is_continued = self.turn_queues(session).is_continued(run).await;
+        // Turns that were queued before the session was stored stay in the queue of this process.
+        if session.began_in_memory() && !session.lives_in_memory() && matches!(is_continued, Ok(false)) {
+            is_continued = self.queues.is_continued(run).await;
+        }
+        is_continued.map_err(|error| store_fault(&error))
+    }
+
+    fn turn_queues(&self, session: &Session) -> TurnQueues {
+        match session.lives_in_memory() {
+            true => TurnQueues::OfProcess(Arc::clone(&self.queues)),
+            false => TurnQueues::OfStore(Arc::clone(&self.store)),
+        }
     }
 
     /// The turn of a position in the queue, if it is free; the position otherwise.
     pub(crate) async fn try_turn_of(&self, queued: Queued) -> Result<Result<TurnGuard, Queued>, Fault> {
-        let has_tickets = self.has_tickets(queued.session());
         match queued.try_turn() {
-            Ok(guard) if has_tickets => self.begin(guard).await.map(Ok),
-            turn => Ok(turn),
+            Ok(guard) => {
+                self.begin(&guard).await?;
+                Ok(Ok(guard))
+            }
+            Err(queued) => Ok(Err(queued)),
         }
     }
 
     /// The turn of a position in the queue, once it comes.
     pub(crate) async fn turn_of(&self, queued: Queued) -> Result<TurnGuard, Fault> {
-        let has_tickets = self.has_tickets(queued.session());
         let guard = queued.turn().await?;
-        if has_tickets { self.begin(guard).await } else { Ok(guard) }
-    }
-
-    /// Other replicas take no turn from now on, and what they have written is known.
-    async fn begin(&self, guard: TurnGuard) -> Result<TurnGuard, Fault> {
-        self.refresh(guard.session()).await?;
-        guard.session().hold();
+        self.begin(&guard).await?;
         Ok(guard)
     }
 
-    fn has_tickets(&self, session: &Session) -> bool {
-        self.is_shared() && !session.lives_in_memory()
+    /// Begins a turn with the latest document of its session.
+    pub(crate) async fn begin(&self, guard: &TurnGuard) -> Result<(), Fault> {
+        self.refresh_if_outdated(guard.session()).await?;
+        guard.hold();
+        Ok(())
     }
 
     async fn ticket(
@@ -325,9 +378,18 @@ impl SessionTable {
         continues: Option<RunId>,
         most: usize,
     ) -> Result<Option<HeldTicket>, Fault> {
-        let (store, key) = (Arc::clone(&self.store), session.key().clone());
-        // A caller that leaves meanwhile would leave its place behind.
-        complete(async move { HeldTicket::take(store, &key, continues, most).await }).await
+        let queues = self.turn_queues(session);
+        let mut taking = queues.queue_turn(session.key().as_str(), continues, most);
+        let hold = move |taken: Result<Option<Ticket>, StoreError>| {
+            taken
+                .map(|ticket| ticket.map(|ticket| HeldTicket::new(queues, ticket)))
+                .map_err(|error| store_fault(&error))
+        };
+        match (&mut taking).now_or_never() {
+            Some(taken) => hold(taken),
+            // If the caller stops waiting, the place is still given up.
+            None => complete(async move { hold(taking.await) }).await,
+        }
     }
 
     /// Deletes a session and its entries.

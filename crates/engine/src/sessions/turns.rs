@@ -209,12 +209,12 @@ impl Session {
         (doc.waiting.pending_of(run), doc.handed_over.contains_key(&run))
     }
 
-    /// Notes that another replica has the next turn of a run in line. `end`: the run's end if that turn is not taken.
+    /// Notes that the next turn of a run is in the session's queue. `end`: the run's end if that turn is not taken.
     pub(crate) fn hand_over(&self, run: RunId, end: End) {
         self.doc().handed_over.insert(run, end);
     }
 
-    /// The end of a run that was handed over and whose next turn no replica has taken yet.
+    /// The end of a run that was handed over and whose next turn is not taken yet.
     pub(crate) fn handed_over(&self, run: RunId) -> Option<End> {
         self.doc().handed_over.get(&run).copied()
     }
@@ -287,6 +287,7 @@ impl Session {
         let mut doc = self.doc();
         doc.take_back(run, turn);
         doc.waiting.withdraw(run);
+        doc.handed_over.remove(&run);
         doc.stale = true;
     }
 

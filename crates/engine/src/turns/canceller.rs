@@ -18,11 +18,12 @@ use crate::runs::{
 use crate::sessions::Session;
 use interlingua_store::{Expect, Signal};
 
-/// How long a caller waits for a run to end that it has canceled. After that the run is shown as it stands.
+/// The maximum time that a caller waits for the end of a run that it has canceled. After that it gets the present
+/// state of the run.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause before a run is deleted again that its process has not released.
 const RELEASE_INTERVAL: Duration = Duration::from_millis(100);
-/// How long the process that drives a run is given to stop it before it is asked again.
+/// The pause before a cancellation is sent again to the process that drives the run.
 const SIGNAL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The maximum number of runs of a session that are canceled at once.
@@ -89,7 +90,7 @@ impl Canceller {
                 match self.runs.activate(run.clone()).await {
                     Ok(held) => return self.end_held(&held, scope, deadline).await,
                     // Another process has begun its next turn, and not written that yet.
-                    Err(fault) if fault.kind == FaultKind::Busy && self.runs.is_shared() => {}
+                    Err(fault) if fault.kind == FaultKind::Busy => {}
                     Err(fault) => return Err(fault),
                 }
             }
@@ -208,7 +209,7 @@ impl Canceller {
         }
     }
 
-    /// Ends a run between two turns, if it waits there and `still` agrees. What it asked is withdrawn. True if that
+    /// Ends a run between two turns, if it waits there and `still` agrees. Its pending items are withdrawn. True if that
     /// ended it.
     pub(crate) async fn end_waiting(&self, run: &Arc<ActiveRun>, still: impl FnOnce(&RunInfo) -> bool) -> bool {
         let ended = run.update(Publish::Later, |state| {
@@ -230,7 +231,8 @@ impl Canceller {
             }
         }
 
-        commit::publish_when_safe(self.runs.store(), run, async {}).await;
+        let store = self.runs.store();
+        commit::publish_when_safe(store, run, store.write_timeout(), async {}).await;
         self.runs.turn_ended(run);
         true
     }

@@ -1,5 +1,5 @@
-//! The request of a turn: its input, the history where the agent has to be sent it, and answers to what the agent waits
-//! for (docs/protocols/responses.md#sessions-and-history, docs/human-in-the-loop.md#rules).
+//! The request of a turn: its input, the history if the agent needs it, and answers to open items
+//! (docs/protocols/responses.md#sessions-and-history, docs/human-in-the-loop.md#rules).
 //!
 //! Not here: reading the history ([`super::transcripts`]), and sending the request ([`super::turn_driver`]).
 
@@ -26,17 +26,17 @@ pub(crate) struct ContextBuilder {
     transcripts: Arc<Transcripts>,
 }
 
-/// What preparing a turn comes to.
+/// The result of preparing a turn.
 pub(super) enum Outcome {
     /// A request to send.
     Ready(Box<Prepared>),
-    /// The session waits for answers first, to what this run asked; and why it asks again, if the request says
-    /// anything.
+    /// The session waits for answers to the items of this run first. The text is the reason why an answer in the
+    /// request was not understood, if it has any.
     Waiting(Option<RunId>, Option<String>),
 }
 
 impl Outcome {
-    /// For a turn that is recorded already: one that may not be taken fails.
+    /// The request, for a turn that is recorded already: fails if the session waits for answers.
     pub(super) fn ready(self) -> Result<Box<Prepared>, Fault> {
         match self {
             Self::Ready(prepared) => Ok(prepared),
@@ -45,7 +45,7 @@ impl Outcome {
     }
 }
 
-/// What the agent is sent besides the input.
+/// The part of a request besides its input.
 struct Memory {
     before: Before,
     /// The session's id as the agent knows it.
@@ -54,15 +54,15 @@ struct Memory {
     losses: Losses,
     /// See [`Prepared::leaves_stale`].
     leaves_stale: bool,
-    /// What the session begins with. `None`: it goes on.
+    /// The first entries of a session that begins. `None`: the session continues.
     begins: Option<Vec<Entry>>,
 }
 
-/// What is sent in front of the new input.
+/// The messages in front of the new input.
 enum Before {
-    /// What was said in earlier turns.
+    /// The messages of earlier turns.
     History(Vec<Said>),
-    /// What the agent was not sent yet, and remembers the rest.
+    /// The messages that the agent did not receive yet. It remembers the rest.
     Unseen(Vec<Said>),
 }
 
@@ -78,9 +78,9 @@ impl Before {
 /// The complete input of a request.
 struct Composed {
     input: Input,
-    /// Where the history stands in it.
+    /// The position of the history in the input.
     history: Range<usize>,
-    /// What names its messages; empty if the agent is not given their ids.
+    /// The origins of its messages, which name them; empty if the agent does not receive ids.
     origins: Vec<MessageOrigin>,
 }
 
@@ -96,11 +96,8 @@ impl ContextBuilder {
         agent: &Agent,
         spoken: &Spoken,
     ) -> Result<Outcome, Fault> {
-        if let Some(user) = &spoken.request.user_id
-            && self.sessions.is_shared()
-            && !session.claim_user(user)
-        {
-            // Another user has begun it on another replica, at the same time: with the next request there are two.
+        if !self.sessions.is_users(session, spoken.request.user_id.as_deref()) {
+            // The client's next request gets a session of its own.
             return Err(faults::busy(&session.id));
         }
 
@@ -111,8 +108,8 @@ impl ContextBuilder {
             _ => self.memory(session, &snapshot, agent, spoken, now).await?,
         };
 
-        // After everything that may fail or be canceled, so that such a request answers nothing; and in one step, so
-        // that a refused one leaves no trace in the session.
+        // After everything that may fail or be canceled, so that such a request answers no item; and in one step, so
+        // that a refused request does not change the session.
         let (input, answers) = (spoken.request.input.clone(), spoken.answers.clone());
         let replaces_entries = begins.is_some();
         let begins_with_messages = begins.as_ref().is_some_and(|entries| !entries.is_empty());
@@ -122,8 +119,9 @@ impl ContextBuilder {
         let (taken, input, answered, freed) = match outcome {
             answer::Outcome::Send { taken, input, answered, freed } => (taken, input, answered, freed),
             answer::Outcome::Wait(reason) => {
-                // Answers that were collected so far survive a restart.
-                self.sessions.save(session).await?;
+                // Answers that were collected so far survive a restart. If the client disconnects, the next request
+                // finds them in memory until the store has them.
+                self.sessions.save_detached(session).await?;
                 return Ok(Outcome::Waiting(asked_by, spoken.undecided.clone().or(reason)));
             }
             answer::Outcome::Refused(fault) => return Err(fault),
@@ -132,13 +130,12 @@ impl ContextBuilder {
         let decided = !answered.is_empty();
         let recorded = decided.then(|| input.clone());
         let said = input.clone();
-        // Answers that came beside the input stand in front of it, and are recorded with it only if they decided an
-        // item.
+        // Answers beside the input are placed in front of it, and recorded with it only if they decided an item.
         let beside = if decided { 0 } else { said.len().saturating_sub(spoken.request.input.len()) };
         let Composed { input, history, origins } = compose(spoken, before, input, beside, is_named(agent));
         let request = request(session, spoken, input, &upstream_id);
         if snapshot.connector_user.as_ref().is_some_and(|user| request.user_id.as_ref() != Some(user)) {
-            // What an agent's server gave one user, such as a context, is not used for another one.
+            // Data that an agent's server gave one user, such as a context, is not used for another one.
             connector_state = Json::null();
         }
 
@@ -168,8 +165,8 @@ impl ContextBuilder {
         Ok(Outcome::Ready(Box::new(prepared)))
     }
 
-    /// Changes a prepared request for an endpoint that does not remember the session, or not any more: it gets the
-    /// whole history, under a new id.
+    /// Changes a prepared request for an endpoint that does not remember the session: the endpoint gets the whole
+    /// history, under a new id.
     pub(super) async fn resend_history(
         &self,
         session: &Session,
@@ -195,8 +192,8 @@ impl ContextBuilder {
         Ok(())
     }
 
-    /// What the agent is sent besides the input: the whole history where it does not keep it, or has kept something
-    /// else. An agent that has kept something else and gets an answer goes on from that: only its own session has the
+    /// The part of a request besides its input: the whole history if the agent keeps none, or remembers another one. An
+    /// agent that remembers another history and gets an answer continues with its own: only its own session has the
     /// item.
     async fn memory(
         &self,
@@ -217,7 +214,7 @@ impl ContextBuilder {
         let sends_all = match agent.history {
             History::Gateway => true,
             History::Upstream if needs_history && (leaves_stale || !takes_history(agent)) => {
-                losses.lost(ContentKind::History, "the agent goes on from what it remembers itself");
+                losses.lost(ContentKind::History, "the agent continues from its own memory");
                 false
             }
             History::Upstream => needs_history,
@@ -226,7 +223,7 @@ impl ContextBuilder {
         let mut upstream_id = snapshot.upstream_id.clone();
         let mut connector_state = snapshot.connector_state.clone();
         if agent.history == History::Upstream && sends_all {
-            // The agent remembers something else: it gets everything, as a session it has not seen.
+            // The agent remembers another history: it gets the whole one, under an id that it does not know.
             if !entries.is_empty() {
                 upstream_id = session.new_upstream_id();
             }
@@ -237,7 +234,7 @@ impl ContextBuilder {
             let past = self.past(session, entries, agent, basis).await?;
             Before::History(noting_cut(past, &mut losses))
         } else if is_exact && !leaves_stale {
-            // What was put into the session since the agent was called last.
+            // The messages that were added to the session since the last call of the agent.
             Before::Unseen(self.transcripts.unseen(session, entries, needs_history).await?)
         } else {
             // Nothing, or everything with the next turn.
@@ -247,7 +244,7 @@ impl ContextBuilder {
         Ok(Memory { before, upstream_id, connector_state, losses, leaves_stale, begins: None })
     }
 
-    /// What was said before, up to the end of the session or of a branch.
+    /// The earlier messages, up to the end of the session or of a branch.
     async fn past(&self, session: &Session, entries: &EntryList, agent: &Agent, basis: &Basis) -> Result<Past, Fault> {
         let limit = agent.history_limit;
         if let Some(run) = basis.branch(entries.last_run) {
@@ -257,8 +254,8 @@ impl ContextBuilder {
             return self.transcripts.history(session, entries, limit).await;
         }
 
-        // A client that sends all of the conversation gets no less of it to the agent because the gateway knows it,
-        // too.
+        // If the client sends the whole conversation, the agent gets all of it although the gateway limits its own
+        // history.
         let past = self.transcripts.history(session, entries, limit.of_chains()).await?;
         if !past.is_cut {
             return Ok(past);
@@ -272,9 +269,9 @@ impl ContextBuilder {
     }
 }
 
-/// What the agent is sent of a session that begins with what its client says was said before.
+/// The history of a session that begins with messages of its client.
 fn beginning(session: &Session, snapshot: &SessionSnapshot, agent: &Agent, history: &[Message]) -> Memory {
-    // An agent that knows the session of this name knows another one.
+    // The agent may know another session of this name.
     let upstream_id = if session.is_blank() { snapshot.upstream_id.clone() } else { session.new_upstream_id() };
 
     let mut losses = Losses::new();
@@ -307,7 +304,7 @@ pub(super) fn takes_history(agent: &Agent) -> bool {
     agent.upstream.capabilities().history != HistoryNeed::KeptByAgentOnly
 }
 
-/// True if the agent is given the ids of messages.
+/// True if the agent receives the ids of messages.
 fn is_named(agent: &Agent) -> bool {
     agent.upstream.capabilities().message_ids
 }
@@ -319,22 +316,22 @@ fn noting_cut(past: Past, losses: &mut Losses) -> Vec<Said> {
     past.messages
 }
 
-/// The request as the agent gets it.
+/// The request in the form for the agent.
 fn request(session: &Session, spoken: &Spoken, input: Input, upstream_id: &str) -> AgentRequest {
     let mut request = AgentRequest { input, ..spoken.request.clone() };
     request.session_id = Some(upstream_id.to_owned());
 
     // Without both ids all anonymous clients share one lock upstream
-    // (docs/protocols/agent-api.md#sessions-and-background-tasks). And an agent that waits for an answer knows its
-    // session by both: a client that names no user continues as the one named before.
+    // (docs/protocols/agent-api.md#sessions-and-background-tasks). An agent that waits for an answer knows its session
+    // by both ids, so a client that names no user continues as the user named before.
     let user = session.user_of_turn(request.user_id.take());
     request.user_id = Some(session.upstream_user(&user, upstream_id));
     request
 }
 
-/// The preamble, the history, then the input. System messages of the input come before the history, as instructions do,
-/// unless its client has sent them behind it. `beside`: how many messages at the beginning of the input are answers
-/// that came beside it.
+/// The preamble, the history, then the input. System messages of the input are placed before the history, as
+/// instructions are, unless its client sent them after it. `beside`: the number of messages at the beginning of the
+/// input that are answers beside it.
 fn compose(spoken: &Spoken, before: Before, input: Input, beside: usize, is_named: bool) -> Composed {
     let preamble = &spoken.preamble;
     let (before, is_history) = before.messages();
@@ -400,7 +397,7 @@ mod tests {
             ["msg_s_pre0", "msg_R_beside3_0", "item_a", "item_b", "msg_R_beside3_1", "msg_R_in3_0"]
         );
 
-        // What the agent has not been sent yet is new to it.
+        // Messages that the agent did not receive yet are new to it.
         let composed = compose(&spoken(&[], Basis::Session), Before::Unseen(vec![said("a")]), input.clone(), 0, false);
         assert_eq!(texts(&composed), ["be brief", "a", "beside", "new"]);
         assert_eq!((composed.history, composed.origins.len()), (0..0, 0));
@@ -408,7 +405,7 @@ mod tests {
         let composed = compose(&spoken(&[], Basis::Session), Before::History(Vec::new()), input.clone(), 0, true);
         assert!(composed.history.is_empty() && composed.origins.len() == 3);
 
-        // A client that sends all of the conversation has put it into order.
+        // A client that sends the whole conversation determines its order.
         let resent = spoken(&["you are Friday"], Basis::Begins(Vec::new()));
         let composed = compose(&resent, Before::History(vec![said("a")]), input, 0, true);
         assert_eq!(texts(&composed), ["you are Friday", "a", "be brief", "beside", "new"]);

@@ -1,7 +1,7 @@
-//! Driving runs: a task for each takes its turns one after the other, to an end whatever happens.
+//! The tasks that drive runs: one for each turn, which ends the turn whatever happens.
 //!
-//! Invariant: a turn that was started ends, the run after its last one, and clients see an end once it is safe in the
-//! store. Not here: one turn ([`super::turn_driver`]).
+//! Invariant: a turn that was started ends, the run ends after its last turn, and clients see an end once it is safe in
+//! the store. Not here: the steps of a turn ([`super::turn_driver`]).
 
 use std::sync::{Arc, Weak};
 
@@ -15,33 +15,41 @@ use crate::faults;
 use crate::runs::{AbortGuard, ActiveRun, ConnectionCache, Scope, Turn, commit, unless_canceled};
 use interlingua_store::StoreFuture;
 
-/// Starts the tasks that take turns.
+/// Starts the tasks of turns.
 pub(crate) struct Driver {
     turns: TurnServices,
     deliveries: Arc<Deliveries>,
 }
 
-/// What a new run needs before its first turn.
-pub(crate) struct Beginning {
-    /// Resolves once the store knows the run.
+/// The beginning of a turn.
+enum TurnStart {
+    /// The first turn of a run.
+    First(RunStart),
+    /// A later turn of a run. With a fault, it ends without a request to the agent.
+    Later(Option<Fault>),
+}
+
+/// The steps of a new run before its first turn.
+pub(crate) struct RunStart {
+    /// Resolves once the store has the run.
     pub(crate) opened: StoreFuture<()>,
-    /// Gets a value once the store knows the run, or the reason why it does not. `None`: no one waits for that, and the
-    /// agent is called meanwhile.
+    /// Gets a value once the store has the run, or the reason why it does not. `None`: the client waits for the
+    /// agent, which is called meanwhile.
     pub(crate) saved: Option<oneshot::Sender<Result<(), Fault>>>,
-    /// Where the run was started, if receivers may have been named there.
+    /// The scope of the call, if push receivers may have been registered in it.
     pub(super) scope: Option<Box<Scope>>,
-    /// The connection that its request came over, if that keeps responses.
+    /// The connection of the request, if it keeps responses.
     pub(super) connection: Option<Weak<ConnectionCache>>,
 }
 
-/// How a new run began.
+/// The result of a [`RunStart`].
 #[derive(Default)]
-struct Begun {
-    /// Why it may not take its first turn.
+struct OpenedRun {
+    /// The reason why its first turn ends without a request.
     refused: Option<Fault>,
-    /// See [`Beginning`]; `None` once it has a value.
+    /// See [`RunStart`]; `None` once it has a value.
     saved: Option<oneshot::Sender<Result<(), Fault>>>,
-    /// See [`Beginning`]; `None` once it was waited for.
+    /// See [`RunStart`]; `None` once it has resolved.
     opened: Option<StoreFuture<()>>,
 }
 
@@ -54,33 +62,42 @@ impl Driver {
         &self.turns
     }
 
-    /// Starts the task that takes the turns of a run until none is left. Nothing may be awaited between making a turn
-    /// known and this call: a client that leaves in between would leave a turn behind that no one takes.
+    /// Starts the task of the first turn of a run. Nothing may be awaited between making the turn known and this call:
+    /// if the client disconnected in between, no task would end the turn.
     ///
     /// The turn is boxed: a future holds its arguments several times over.
-    pub(crate) fn start(self: &Arc<Self>, abort_guard: AbortGuard, first: Box<Turn>, beginning: Option<Beginning>) {
-        let driver = Arc::clone(self);
-        tokio::task::spawn_local(async move { driver.drive(abort_guard, first, beginning).await });
+    pub(super) fn start(self: &Arc<Self>, abort_guard: AbortGuard, turn: Box<Turn>, start: RunStart) {
+        self.spawn(abort_guard, turn, TurnStart::First(start));
     }
 
-    async fn drive(&self, abort_guard: AbortGuard, first: Box<Turn>, beginning: Option<Beginning>) {
+    /// Starts the task of a later turn, like [`Driver::start`]. `refused`: it ends with this fault, without a request
+    /// to the agent.
+    pub(super) fn start_next(self: &Arc<Self>, run: &Arc<ActiveRun>, turn: Box<Turn>, refused: Option<Fault>) {
+        self.spawn(AbortGuard::new(&self.turns.runs, run), turn, TurnStart::Later(refused));
+    }
+
+    fn spawn(self: &Arc<Self>, abort_guard: AbortGuard, turn: Box<Turn>, start: TurnStart) {
+        let driver = Arc::clone(self);
+        tokio::task::spawn_local(async move { driver.drive(abort_guard, turn, start).await });
+    }
+
+    async fn drive(&self, abort_guard: AbortGuard, turn: Box<Turn>, start: TurnStart) {
         let run = abort_guard.run();
-        let connection = beginning.as_ref().and_then(|beginning| beginning.connection.clone());
-        let Begun { mut refused, saved, opened } = match beginning {
-            Some(beginning) => Box::pin(self.begin(run, &first, beginning)).await,
-            None => Begun::default(),
+        let mut connection = None;
+        let OpenedRun { mut refused, saved, opened } = match start {
+            TurnStart::First(start) => {
+                connection.clone_from(&start.connection);
+                Box::pin(self.open(run, &turn, start)).await
+            }
+            TurnStart::Later(refused) => OpenedRun { refused, ..OpenedRun::default() },
         };
 
-        let turn = TurnDriver::new(&self.turns, run, first, connection);
-        let mut next = turn.take(refused.clone(), opened).await.map(Box::new);
+        let turn = TurnDriver::new(&self.turns, run, turn, connection);
+        turn.take(refused.clone(), opened).await;
         if let Some(saved) = saved {
             let refused = refused.take().filter(|fault| fault.kind != FaultKind::Canceled);
-            // The client may have left.
+            // The client may have disconnected.
             let _ = saved.send(refused.map_or(Ok(()), |fault| Err(faults::logged(fault))));
-        }
-
-        while let Some(turn) = next.take() {
-            next = TurnDriver::new(&self.turns, run, turn, None).take(None, None).await.map(Box::new);
         }
 
         let run = Arc::clone(run);
@@ -88,9 +105,9 @@ impl Driver {
         self.turns.runs.turn_ended(&run);
     }
 
-    /// Waits until a new run may take its first turn.
-    async fn begin(&self, run: &Arc<ActiveRun>, first: &Turn, beginning: Beginning) -> Begun {
-        let Beginning { opened, mut saved, scope, .. } = beginning;
+    /// Waits until the first turn of a new run may begin.
+    async fn open(&self, run: &Arc<ActiveRun>, first: &Turn, start: RunStart) -> OpenedRun {
+        let RunStart { opened, mut saved, scope, .. } = start;
         let mut opened = Some(opened);
         let ready = async {
             if saved.is_some()
@@ -108,7 +125,7 @@ impl Driver {
         match &refused {
             None => {
                 if let Some(saved) = saved.take() {
-                    // The client may have left.
+                    // The client may have disconnected.
                     let _ = saved.send(Ok(()));
                 }
             }
@@ -117,6 +134,6 @@ impl Driver {
             Some(_) => {}
         }
 
-        Begun { refused, saved, opened }
+        OpenedRun { refused, saved, opened }
     }
 }

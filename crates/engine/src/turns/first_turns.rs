@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::canceller::Canceller;
 use super::claims::HeldClaim;
 use super::context::Outcome;
-use super::driver::{Beginning, Driver};
+use super::driver::{Driver, RunStart};
 use super::later_turns::LaterTurns;
 use super::respond::Wanted;
 use super::session_choice::{SessionChoice, SessionChooser};
@@ -34,7 +34,7 @@ use crate::{faults, stored_json};
 use interlingua_base::clock;
 use interlingua_store::{Claim, Expect, Health, Journal, Store, StoreFuture};
 
-/// How long the turn of a run that has ended takes to be free at most.
+/// The maximum time until the turn of a run that has ended is free.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Starts runs.
@@ -108,7 +108,7 @@ impl FirstTurns {
         }
 
         saved.await?;
-        Wanted { delivery, policy, first_event_timeout, turn: 0 }.respond(follower, started).await
+        Wanted { delivery, policy, first_event_timeout, turn: 0, is_duplicate: false }.respond(follower, started).await
     }
 
     /// Counts the turn and chooses its session. Returns the session that the client named, too, if it resends its
@@ -203,7 +203,7 @@ impl FirstTurns {
         }
     }
 
-    /// True if no run of a session has its turn, or waits for it: the last one lets go of it.
+    /// True if no run of a session has its turn, or waits for it: the last one releases it.
     fn is_ending(&self, session: &Session) -> bool {
         let latest = session.latest().and_then(|latest| self.runs.get(latest));
         latest.is_none_or(|run| !run.run_state().is_working())
@@ -239,7 +239,7 @@ impl FirstTurns {
         // A caller that reads the session, or deletes it, finds this run under way.
         turn.session.note_started(id);
 
-        let beginning = Beginning {
+        let start = RunStart {
             opened: self.open(&run, store_fails),
             saved,
             scope: scope.push.is_some().then(|| Box::new(scope.clone())),
@@ -250,14 +250,14 @@ impl FirstTurns {
         let follower =
             if policy.detached { Follower::new(&self.runs, handle) } else { Follower::attached(&self.runs, handle) };
 
-        self.driver.start(abort_guard, Box::new(turn), Some(beginning));
+        self.driver.start(abort_guard, Box::new(turn), start);
         // Written after the run: an attachment without a run is never deleted.
         let attached = attach(self.runs.store(), id, attachments, scope);
         let safe = async move {
             attached.await?;
             match saved_receiver {
                 // A run that is answered before its end is safe before it is answered.
-                Some(saved) => saved.await.unwrap_or_else(|_| Err(faults::internal())),
+                Some(saved) => saved.await.unwrap_or_else(|_| Err(Fault::internal())),
                 None => Ok(()),
             }
         };
@@ -266,7 +266,7 @@ impl FirstTurns {
 
     fn open(&self, run: &Arc<ActiveRun>, store_fails: bool) -> StoreFuture<()> {
         if store_fails {
-            // Nothing of such a run is to be found later, so there is nothing to wait for.
+            // No part of such a run can be read later, so nothing has to be waited for.
             run.committed(u64::MAX);
             return Box::pin(std::future::ready(Ok(())));
         }

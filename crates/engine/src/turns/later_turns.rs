@@ -1,6 +1,8 @@
-//! Later turns of a run: one that waits is answered, one that works gets its next turn queued.
+//! Later turns of a run: an answer to a waiting run starts its next turn, and a message to a working run is queued.
 //!
-//! Not here: first turns ([`super::first_turns`]), and taking turns ([`super::turn_driver`]).
+//! A queued turn starts, or ends with a fault that is logged. The run records the fault if the turn is refused when it
+//! could start. Not here: first turns ([`super::first_turns`]), the count of queued turns ([`QueuedTurn`]), and taking
+//! turns ([`super::turn_driver`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,29 +11,32 @@ use interlingua_core::call::{Busy, RunState, Target};
 use interlingua_core::event::Millis;
 use interlingua_core::model::{AgentRequest, Input};
 use interlingua_core::{Delivery, End, Fault, FaultKind, Json, Run, RunCall, RunId, run};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::context::Outcome;
 use super::driver::Driver;
 use super::respond::Wanted;
 use crate::agent::Agent;
+use crate::backoff::Backoff;
 use crate::complete::complete;
 use crate::deliveries::{Deliveries, StartReason};
 use crate::faults;
 use crate::pending::RunLinker;
 use crate::runs::{
-    AbortGuard, ActiveRun, Answer, Follower, HeldRun, Place, Publish, RunAccess, RunHandle, RunTable, Scope, Spoken,
-    State, Turn, TurnPermits, commit, follow,
+    ActiveRun, Answer, Follower, HeldRun, Place, Publish, QueuedTurn, RunAccess, RunHandle, RunTable, Scope, Spoken,
+    State, Turn, TurnPermits, WaitEnd, commit, follow,
 };
 use crate::sessions::Session;
 use interlingua_base::clock;
 
-/// The most turns of a run: their input is in memory while the run is.
+/// The maximum number of turns of a run: their input is in memory while the run is.
 const MAX_TURNS: usize = 4096;
 
-/// How long a run may take to be free whose turn another replica has ended.
+/// Time that another replica has to release a run after its turn. After that the turn joins the queue again: the other
+/// replica may have another turn of the run.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often it is tried meanwhile.
+/// The pause before the next attempt to load such a run.
 const RELEASE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Starts later turns.
@@ -42,12 +47,32 @@ pub(crate) struct LaterTurns {
     pub(crate) deliveries: Arc<Deliveries>,
     pub(crate) linker: Arc<RunLinker>,
     pub(crate) driver: Arc<Driver>,
-    /// The most turns that wait for another one of their session.
+    /// The maximum number of turns that wait for another one of their session.
     pub(crate) queued_turns: usize,
 }
 
+/// The result of a launch.
+enum LaunchResult {
+    /// The turn has this index in its run. `is_ready`: its request can be sent at once.
+    Started { number: usize, is_ready: bool },
+    /// A request with the same message started the turn of this index.
+    Duplicate(usize),
+    /// Another turn goes first.
+    Overtaken(Box<Turn>),
+}
+
+/// The result of a queued turn.
+enum QueueEnd {
+    /// The turn has this index in its run.
+    Started(usize),
+    /// A request with the same message started the turn of this index.
+    Duplicate(usize),
+    /// The run was canceled or failed, which drops its queued turns.
+    RunEnded,
+}
+
 impl LaterTurns {
-    /// Starts one more turn of a run that waits, or queues it behind the turn under way.
+    /// Starts one more turn of a waiting run, or queues it behind the turn under way.
     pub(crate) async fn start(
         &self,
         id: RunId,
@@ -55,164 +80,229 @@ impl LaterTurns {
         agent: &Arc<Agent>,
         scope: &Scope,
     ) -> Result<Answer, Fault> {
-        if let Some(working) = self.working_in_line(id, scope).await? {
-            return self.start_in_line(working, call, agent, scope).await;
-        }
-
-        let run = self.access.activate(id, scope).await?;
-        check_continuable(&run)?;
-        let permits = TurnPermits::begin(&scope.caller, agent)?;
-        // Before the run takes its next step.
-        self.deliveries.start(&run, StartReason::RunContinues, scope).await?;
-
-        let (delivery, policy) = (call.delivery, call.policy);
-        let labels = call.labels.clone();
-        let claim_key = call.claim.as_ref().map(|claim| claim.key.clone());
-        let session = self.runs.session_of(&run.handle()).await?;
-        // A route may name another agent than the run's.
-        let agent = if agent.name == run.agent.name { agent } else { &run.agent };
-        let place = Place::Behind(self.runs.sessions().enqueue(&session, Some(id), self.queued_turns).await?);
-        let (mut turn, started) =
-            Turn::new(session, Arc::clone(agent), scope.origin(), place, policy.for_later_turn(), Spoken::from(call));
-        (turn.permits, turn.claim_key) = (Some(permits), claim_key);
-        if run.run_state().is_waiting()
-            && let Some((waiting, reason)) = self.prepare(&run, agent, &mut turn).await?
-        {
-            return Ok(Answer::Waiting(waiting, reason));
-        }
-
-        let follower = Follower::new(&self.runs, run.handle());
-        let (number, is_ready) = loop {
-            match self.launch(&run, turn, &labels)? {
-                LaunchResult::At { number, is_ready } => break (number, is_ready),
-                LaunchResult::Overtaken(mut overtaken) => {
-                    overtaken.reopen_answers();
-                    // The turn under way needs the session's turn that this one has.
-                    overtaken.place = None;
-                    let sessions = self.runs.sessions();
-                    let queued = sessions.enqueue(&overtaken.session, Some(id), self.queued_turns).await?;
-                    overtaken.place = Some(Place::Behind(queued));
-                    turn = *overtaken;
-                }
+        let found = self.access.find(&Target::Run(id), scope).await?;
+        // The follower is dropped first: a run that is released without followers needs no copy.
+        let (held, follower) = match self.follow_working(&found)? {
+            Some(follower) => (None, follower),
+            None => {
+                let held = self.runs.activate(found).await?;
+                let follower = Follower::new(&self.runs, held.handle());
+                (Some(held), follower)
             }
         };
-        // No stream is held back for a turn that is queued.
-        let first_event_timeout = if is_ready {
-            policy.first_response.timeout().unwrap_or(scope.first_event_timeout)
-        } else {
-            Duration::ZERO
-        };
-
-        Wanted { delivery, policy, first_event_timeout, turn: number }.respond(follower, started).await
-    }
-
-    /// A run that works, if other replicas may have its next turns in line: all of them are taken in the order of that
-    /// line, also where the run is driven here.
-    async fn working_in_line(&self, id: RunId, scope: &Scope) -> Result<Option<Follower>, Fault> {
-        if !self.runs.is_shared() {
-            return Ok(None);
-        }
-        let run = self.access.find(&Target::Run(id), scope).await?;
-        if !run.run_state().is_working() {
-            return Ok(None);
-        }
-        match run {
-            RunHandle::InMemory(_) => Ok(Some(Follower::new(&self.runs, run))),
-            RunHandle::Stored(..) => follow::follow_elsewhere(&self.runs, &run),
-        }
-    }
-
-    /// Queues a turn of a run in the line of all replicas. It is taken here once those before it have ended.
-    async fn start_in_line(
-        &self,
-        follower: Follower,
-        call: RunCall,
-        agent: &Arc<Agent>,
-        scope: &Scope,
-    ) -> Result<Answer, Fault> {
-        let Some(run) = follower.active_run().cloned() else { return Err(Fault::not_found("the run")) };
+        let Some(run) = follower.active_run().cloned() else { return Err(faults::run_not_found(id)) };
         check_continuable(&run)?;
-        let mut permits = TurnPermits::begin(&scope.caller, agent)?;
+        let permits = TurnPermits::begin(&scope.caller, agent)?;
+        if held.is_some() {
+            // Before the run takes its next step.
+            self.deliveries.start(&run, StartReason::RunContinues, scope).await?;
+        }
+
         let (delivery, policy, labels) = (call.delivery, call.policy, call.labels.clone());
         let claim_key = call.claim.as_ref().map(|claim| claim.key.clone());
         let session = self.runs.session_of(&RunHandle::InMemory(run.pin())).await?;
+        // A route may name another agent than the run's.
         let agent = if agent.name == run.agent.name { agent } else { &run.agent };
         let spoken = Spoken::from(call);
-        check_queueable(&session, &spoken, policy.busy, clock::now())?;
-        permits.queue()?;
-
-        let place = Place::Behind(self.runs.sessions().enqueue(&session, Some(run.id()), self.queued_turns).await?);
+        if held.is_none() {
+            check_queueable(&session, &spoken, policy.busy, clock::now())?;
+        }
+        let place = self.queue(&session, id, self.queued_turns).await?;
         let (mut turn, started) =
             Turn::new(session, Arc::clone(agent), scope.origin(), place, policy.for_later_turn(), spoken);
         (turn.permits, turn.claim_key) = (Some(permits), claim_key);
+        // No stream is held back for a turn that waits for its session.
+        let mut wanted = Wanted { delivery, policy, first_event_timeout: Duration::ZERO, turn: 0, is_duplicate: false };
 
-        // As for a turn that is queued here, it does not matter whether its client waits for it.
-        let (this, id, scope) = (self.clone(), run.id(), scope.clone());
-        let launched = complete(async move { this.launch_released(id, turn, labels, &scope).await });
-        if delivery != Delivery::Collect {
-            // Begun by being polled, not by being waited for.
-            let _ = timeout(Duration::ZERO, launched).await;
-            let wanted = Wanted { delivery, policy, first_event_timeout: Duration::ZERO, turn: 0 };
+        if let Some(active) = &held {
+            if active.run_state().is_waiting()
+                && let Some((waiting, reason)) = self.prepare(active, agent, &mut turn).await?
+            {
+                return Ok(Answer::Waiting(waiting, reason));
+            }
+            match self.launch(active, turn, &labels, None)? {
+                LaunchResult::Started { number, is_ready } => {
+                    if is_ready {
+                        let limit = policy.first_response.timeout();
+                        wanted.first_event_timeout = limit.unwrap_or(scope.first_event_timeout);
+                    }
+                    wanted.turn = number;
+                    return wanted.respond(follower, started).await;
+                }
+                LaunchResult::Duplicate(number) => {
+                    // The next turn of the run may be queued at another gateway, which cannot take it while it is held.
+                    drop(held);
+                    (wanted.turn, wanted.is_duplicate) = (number, true);
+                    return wanted.respond(follower, started).await;
+                }
+                LaunchResult::Overtaken(overtaken) => turn = *overtaken,
+            }
+            check_queueable(&turn.session, &turn.spoken, policy.busy, clock::now())?;
+            if turn.is_ready() {
+                turn.reopen_answers();
+                // The turn under way needs the session's turn that this one has.
+                turn.place = None;
+                turn.place = Some(self.queue(&turn.session, id, self.queued_turns).await?);
+            }
+        }
+
+        if let Some(permits) = &mut turn.permits {
+            permits.queue()?;
+        }
+        let Some(queued) = QueuedTurn::join(&self.runs, &run, &turn.session) else {
+            // The run has ended since it was found.
+            wanted.turn = run.view(|view| number_of_same(view.run(), &turn)).ok_or_else(|| faults::run_ended(id))?;
             return wanted.respond(follower, started).await;
-        }
+        };
+        drop(held);
 
-        let came_at = Instant::now();
-        let launched = match policy.collect_timeout {
-            Some(after) => timeout(after, launched).await.ok().transpose()?,
-            None => Some(launched.await?),
-        };
-        let (number, left) = match launched {
-            Some(number) => (number.unwrap_or(usize::MAX), policy.collect_timeout),
-            None => (usize::MAX, Some(Duration::ZERO)),
-        };
-        let mut policy = policy;
-        policy.collect_timeout = left.map(|left| left.saturating_sub(came_at.elapsed()));
-        Wanted { delivery, policy, first_event_timeout: Duration::ZERO, turn: number }.respond(follower, started).await
+        // The turn is taken even if its client disconnects.
+        let (this, scope) = (self.clone(), scope.clone());
+        let launched = complete(async move { this.launch_queued(queued, turn, &labels, &scope).await });
+        respond_queued(wanted, launched, follower, started).await
     }
 
-    /// Takes a turn once no other replica has the session's, and none has the run. Returns the turn's index. `None`:
-    /// the run was stopped meanwhile, and its queued turns with it.
-    async fn launch_released(
+    /// Joins the queue of a session, if at most `limit` turns are in it.
+    async fn queue(&self, session: &Arc<Session>, run: RunId, limit: usize) -> Result<Place, Fault> {
+        Ok(Place::Behind(self.runs.sessions().enqueue(session, Some(run), limit).await?))
+    }
+
+    /// Joins the queue again, and only then gives up the old place: for other processes the run always has a queued
+    /// turn. Without a place if the store fails.
+    async fn queue_again(&self, turn: &mut Turn, run: RunId) {
+        let place = self.queue(&turn.session, run, usize::MAX).await;
+        turn.place = place.ok();
+    }
+
+    /// Follows a running run: the session's queue has the order of its next turns, from all processes. `None`: the run
+    /// is not running, or no process drives it.
+    fn follow_working(&self, run: &RunHandle) -> Result<Option<Follower>, Fault> {
+        match run {
+            _ if !run.run_state().is_working() => Ok(None),
+            RunHandle::InMemory(_) => Ok(Some(Follower::new(&self.runs, run.clone()))),
+            RunHandle::Stored(..) => follow::follow_elsewhere(&self.runs, run),
+        }
+    }
+
+    /// Starts a queued turn once the turns before it have ended. Logs the reason if it does not start.
+    async fn launch_queued(
         &self,
-        id: RunId,
-        mut turn: Turn,
-        labels: Json,
+        queued: QueuedTurn,
+        turn: Turn,
+        labels: &Json,
         scope: &Scope,
-    ) -> Result<Option<usize>, Fault> {
-        if let Some(Place::Behind(queued)) = &mut turn.place {
-            queued.comes_here().await?;
+    ) -> Result<QueueEnd, Fault> {
+        let (run, session) = (Arc::clone(queued.run()), Arc::clone(&turn.session));
+        let launched = self.launch_in_order(&queued, turn, labels, scope).await;
+        // In a store of one process this ends a run that waited only for this turn.
+        queued.leave().await;
+        if !matches!(launched, Ok(QueueEnd::Started(_))) && self.runs.store().runs_move() {
+            // The process that handed the run over may be lost.
+            self.runs.watch_handover(run.id(), &session);
         }
 
-        // Without a turn the run need not be in memory, wherever this ends.
-        let run = self.activate_released(id, scope).await?;
-        if matches!(run.run_state(), RunState::Ended(End::Canceled | End::Failed)) {
-            return Ok(None);
+        match &launched {
+            Err(fault) => {
+                let (code, detail) = (fault.code(), fault.detail.as_deref());
+                tracing::warn!(run = %run.id(), code, detail, "a queued message gets no turn: {}", fault.message);
+            }
+            Ok(QueueEnd::RunEnded) => {
+                tracing::info!(run = %run.id(), "a queued message gets no turn: its run has ended")
+            }
+            Ok(QueueEnd::Started(_) | QueueEnd::Duplicate(_)) => {}
         }
-        check_continuable(&run)?;
-        self.deliveries.start(&run, StartReason::RunContinues, scope).await?;
-        // What the other replica has written last of it.
-        self.runs.session_of(&run.handle()).await?;
-        match self.launch(&run, turn, &labels)? {
-            LaunchResult::At { number, .. } => Ok(Some(number)),
-            LaunchResult::Overtaken(turn) => Err(faults::busy(&turn.session.id)),
+        launched.map_err(faults::logged)
+    }
+
+    /// Starts a queued turn once it is first in its queue and no other process has the run. While the store fails, it
+    /// tries again.
+    async fn launch_in_order(
+        &self,
+        queued: &QueuedTurn,
+        mut turn: Turn,
+        labels: &Json,
+        scope: &Scope,
+    ) -> Result<QueueEnd, Fault> {
+        let mut backoff = Backoff::new();
+        loop {
+            let ready = match self.wait_for_run(queued, &mut turn).await {
+                Ok(ready) => ready,
+                Err(fault) if matches!(fault.kind, FaultKind::Overloaded | FaultKind::Busy | FaultKind::Restarted) => {
+                    if fault.kind != FaultKind::Overloaded {
+                        // Another process has the run, for a turn that may be behind this one; or the store has lost
+                        // the place.
+                        self.queue_again(&mut turn, queued.run().id()).await;
+                    }
+                    backoff.pause().await;
+                    continue;
+                }
+                Err(fault) => return Err(fault),
+            };
+            let Some((run, stopped)) = ready else { return over(queued.run()) };
+            if let RunState::Ended(End::Canceled | End::Failed) = run.run_state() {
+                return Ok(QueueEnd::RunEnded);
+            }
+
+            let is_stopped = stopped.is_some();
+            let refused = match stopped {
+                None if self.runs.is_stopped() => Some(faults::shutting_down()),
+                None => self.begin_deliveries(&run, scope).await.err(),
+                stopped => stopped,
+            };
+            match self.launch(&run, turn, labels, refused)? {
+                LaunchResult::Started { number, .. } => return Ok(QueueEnd::Started(number)),
+                LaunchResult::Duplicate(number) => return Ok(QueueEnd::Duplicate(number)),
+                LaunchResult::Overtaken(overtaken) => turn = *overtaken,
+            }
+
+            if !is_stopped {
+                // The turn that goes first may need the session's turn that this one has.
+                self.queue_again(&mut turn, run.id()).await;
+            }
+            // Its place is behind that turn now, unless that turn needs none any more: its end is being written.
+            run.release_until_turn_ended().await;
         }
     }
 
-    /// Brings a run here that its holder is about to let go of, or has let go of.
-    async fn activate_released(&self, id: RunId, scope: &Scope) -> Result<HeldRun, Fault> {
+    /// Waits until the turn is first in its queue, or its run is stopped, and brings the run into memory. Also returns
+    /// the reason if the run was stopped. `None`: the run is over.
+    async fn wait_for_run(
+        &self,
+        queued: &QueuedTurn,
+        turn: &mut Turn,
+    ) -> Result<Option<(HeldRun, Option<Fault>)>, Fault> {
+        let mut place = match turn.place.take() {
+            Some(Place::Behind(place)) => place,
+            _ => self.runs.sessions().enqueue(&turn.session, Some(queued.run().id()), usize::MAX).await?,
+        };
+        let end = queued.wait(&mut place).await;
+        turn.place = Some(Place::Behind(place));
+        let stopped = match end? {
+            WaitEnd::First => None,
+            WaitEnd::Stopped(reason) => Some(reason),
+            WaitEnd::Over => return Ok(None),
+        };
+
         let deadline = Instant::now() + RELEASE_TIMEOUT;
         loop {
-            match self.access.activate(id, scope).await {
+            match self.runs.activate(RunHandle::InMemory(queued.run().pin())).await {
+                // The process that ended the turn before is about to release the run.
                 Err(fault) if fault.kind == FaultKind::Busy && Instant::now() < deadline => {
                     sleep(RELEASE_INTERVAL).await;
                 }
-                result => return result,
+                run => return Ok(Some((run?, stopped))),
             }
         }
     }
 
-    /// Takes the session's turn for a run that waits, if it is free, and prepares the request. Returns the run if it
-    /// goes on waiting: for other answers than these.
+    /// Starts the deliveries of a run before its next step, and reads the session as the last process wrote it.
+    async fn begin_deliveries(&self, run: &HeldRun, scope: &Scope) -> Result<(), Fault> {
+        self.deliveries.start(run, StartReason::RunContinues, scope).await?;
+        self.runs.session_of(&run.handle()).await.map(drop)
+    }
+
+    /// Acquires the session's turn for a waiting run, if it is free, and prepares the request. Returns the run if the
+    /// request answers none of its open items, so that it still waits.
     async fn prepare(
         &self,
         run: &HeldRun,
@@ -252,68 +342,113 @@ impl LaterTurns {
         }
     }
 
-    /// Starts the turn's task, or queues the turn for the task of the turn under way.
+    /// Starts the turn's task, unless another turn goes first. `refused`: the turn is recorded and ends with this
+    /// fault.
     ///
     /// Invariant: nothing is awaited here, so this is not async (see `FirstTurns::launch`).
-    fn launch(&self, run: &Arc<ActiveRun>, mut turn: Turn, labels: &Json) -> Result<LaunchResult, Fault> {
+    fn launch(
+        &self,
+        run: &Arc<ActiveRun>,
+        mut turn: Turn,
+        labels: &Json,
+        refused: Option<Fault>,
+    ) -> Result<LaunchResult, Fault> {
         let now = clock::now();
-        let (launched, started) = run.update(Publish::Now, |state| {
+        let launched = run.update(Publish::Now, |state| {
             if let Some(number) = number_of_same(state.record.run(), &turn) {
                 turn.reopen_answers();
-                return Ok((LaunchResult::At { number, is_ready: false }, None));
+                return Ok(Err(LaunchResult::Duplicate(number)));
             }
-            if state.about.state.is_working() && turn.is_ready() {
-                return Ok((LaunchResult::Overtaken(Box::new(turn)), None));
+            if state.about.state.is_ended() {
+                turn.reopen_answers();
+                return Err(faults::run_ended(run.id()));
             }
+            if let Some(by) = state.record.run().answered_by().filter(|_| state.about.state.is_working()) {
+                return Err(faults::not_waiting(run.id(), Some(by)));
+            }
+            if !may_start(state, &turn, refused.is_some()) {
+                return Ok(Err(LaunchResult::Overtaken(Box::new(turn))));
+            }
+
             state.about.request = AgentRequest { input: Input::default(), ..turn.spoken.request.clone() };
             if !labels.is_null() {
                 state.about.labels = labels.clone();
             }
-            match state.about.state {
-                RunState::Ended(_) => {
-                    turn.reopen_answers();
-                    Err(faults::run_ended(run.id()))
-                }
-                RunState::Waiting | RunState::WaitingForAuth => {
-                    // A client that left did so before this turn.
-                    run.cancel.reset();
-                    let turn = start_turn(state, turn, now);
-                    let number = state.record.run().turns.len() - 1;
-                    Ok((LaunchResult::At { number, is_ready: turn.is_ready() }, Some(turn)))
-                }
-                RunState::Queued | RunState::Running => {
-                    if let Some(by) = state.record.run().answered_by() {
-                        return Err(faults::not_waiting(run.id(), Some(by)));
-                    }
-                    let ended = state.record.run().turns.len() - 1;
-                    let is_same = |queued: &Turn| queued.claim_key.is_some() && queued.claim_key == turn.claim_key;
-                    if let Some(place) = state.queued.iter().position(is_same) {
-                        return Ok((LaunchResult::At { number: ended + place + 1, is_ready: false }, None));
-                    }
-                    check_queueable(&turn.session, &turn.spoken, turn.policy.busy, now)?;
-                    if let Some(permits) = &mut turn.permits {
-                        permits.queue()?;
-                    }
-                    state.queued.push_back(turn);
-                    Ok((LaunchResult::At { number: ended + state.queued.len(), is_ready: false }, None))
-                }
+            // A turn that was refused leaves its reason to the queued turns after it.
+            let refused = refused
+                .or_else(|| state.stop_between_turns(run).filter(|_| state.fallback.is_some()))
+                // Under the run's lock: a gateway that stops finds the turn under way, or the turn finds that it stops.
+                .or_else(|| self.runs.is_stopped().then(faults::shutting_down));
+            if refused.is_none() {
+                // A client that left did so before this turn.
+                run.cancel.reset();
+                state.cancel_reason = None;
             }
+            let turn = start_turn(state, turn, now);
+            Ok(Ok((state.record.run().turns.len() - 1, turn, refused)))
         })?;
 
-        if let Some(turn) = started {
-            self.driver.start(AbortGuard::new(&self.runs, run), Box::new(turn), None);
-        }
-
-        Ok(launched)
+        let (number, turn, refused) = match launched {
+            Ok(started) => started,
+            Err(result) => return Ok(result),
+        };
+        let is_ready = turn.is_ready();
+        self.driver.start_next(run, Box::new(turn), refused);
+        Ok(LaunchResult::Started { number, is_ready })
     }
 }
 
-/// The result of a launch.
-enum LaunchResult {
-    /// It is the turn of this index in its run. `is_ready`: its request can be sent at once.
-    At { number: usize, is_ready: bool },
-    /// It was prepared while another turn has begun, which goes first.
-    Overtaken(Box<Turn>),
+/// Answers the client of a queued turn. `launched` resolves when the turn starts, or when it is certain that it does
+/// not.
+async fn respond_queued(
+    mut wanted: Wanted,
+    launched: impl Future<Output = Result<QueueEnd, Fault>>,
+    follower: Follower,
+    started: oneshot::Receiver<Result<(), Fault>>,
+) -> Result<Answer, Fault> {
+    if wanted.delivery != Delivery::Collect {
+        // The first poll starts it: nothing waits for it.
+        let _ = timeout(Duration::ZERO, launched).await;
+        return wanted.respond(follower, started).await;
+    }
+
+    let came_at = Instant::now();
+    let limit = wanted.policy.collect_timeout;
+    let launched = commit::within(limit, launched).await.transpose()?;
+    let left = if launched.is_some() { limit } else { Some(Duration::ZERO) };
+    wanted.policy.collect_timeout = left.map(|left| left.saturating_sub(came_at.elapsed()));
+    wanted.is_duplicate = matches!(launched, Some(QueueEnd::Duplicate(_)));
+    wanted.turn = match launched {
+        Some(QueueEnd::Started(number) | QueueEnd::Duplicate(number)) => number,
+        // The client gets the run, once its end is visible.
+        Some(QueueEnd::RunEnded) | None => usize::MAX,
+    };
+    wanted.respond(follower, started).await
+}
+
+/// The result of a queued turn whose run is over.
+fn over(run: &ActiveRun) -> Result<QueueEnd, Fault> {
+    if let Some(fault) = run.failure() {
+        return Err(fault);
+    }
+    match run.run_state() {
+        RunState::Ended(End::Canceled | End::Failed) => Ok(QueueEnd::RunEnded),
+        // Its turn ended at the moment of the cancellation.
+        _ if run.cancel.is_set() => Ok(QueueEnd::RunEnded),
+        _ => Err(faults::run_ended(run.id())),
+    }
+}
+
+/// Whether a turn may start now, in a run that has not ended.
+fn may_start(state: &State, turn: &Turn, is_refused: bool) -> bool {
+    if state.about.state.is_working() {
+        // Only if the turn before it has ended and left the run to the queue.
+        return state.fallback.is_some() && (is_refused || !turn.is_behind());
+    }
+    // The store may have released the run since it was loaded.
+    let is_current = !state.is_released;
+    let is_handed_over = state.fallback.is_some() || turn.session.handed_over(state.record.run().id).is_some();
+    is_current && (is_refused || !(is_handed_over && turn.is_behind()))
 }
 
 /// The index of the turn that has the same message, for a turn with a claim: a request that came at the same moment
@@ -337,16 +472,14 @@ fn check_continuable(run: &ActiveRun) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Records the start of a turn of a run that waits.
+/// Records the start of a turn of a run that waits, or that was left to its queue.
 fn start_turn(state: &mut State, mut turn: Turn, now: Millis) -> Turn {
-    // Another replica may have handed it over instead of ending it.
-    let handed_over = turn.session.take_handed_over(state.record.run().id);
-    turn.resumes = Some(handed_over.map_or(state.about.state, RunState::Ended));
-    state.cancel_reason = None;
+    let noted = turn.session.take_handed_over(state.record.run().id).map(RunState::Ended);
+    turn.resumes = state.fallback.take().or(noted).or(Some(state.about.state));
     state.record.set_time(now);
     state.record.start_turn(turn.take_input());
     state.pending.clear();
-    // Running, not queued: only a run's first turn is waited for as if nothing had happened yet.
+    // Running, not queued: clients see only a run's first turn as queued.
     state.set(RunState::Running, now);
     turn
 }

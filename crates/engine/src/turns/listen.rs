@@ -132,7 +132,7 @@ impl<'a> Listener<'a> {
             }
             fed?;
             if !has_room {
-                Box::pin(wait_for_room(self.run, self.unread, self.store.shared().is_some())).await?;
+                Box::pin(wait_for_room(self.run, self.unread, self.store.write_timeout())).await?;
             }
         }
     }

@@ -17,6 +17,8 @@ pub(crate) struct Wanted {
     pub(super) first_event_timeout: Duration,
     /// The index of the turn in its run.
     pub(super) turn: usize,
+    /// True if another request with the same message started the turn.
+    pub(super) is_duplicate: bool,
 }
 
 impl Wanted {
@@ -46,7 +48,14 @@ impl Wanted {
                 Ok(Answer::Steps { follower, attach: false })
             }
             Delivery::Collect => {
-                let ended = turn_ended(&mut follower, self.turn, started);
+                let ended = async {
+                    turn_ended(&mut follower, self.turn, started).await?;
+                    if self.is_duplicate {
+                        // Its own turn, which was queued, does not continue the run: the client gets the state without it.
+                        follower.until_next_known().await;
+                    }
+                    Ok::<(), Fault>(())
+                };
                 match self.policy.collect_timeout {
                     // After the timeout the client gets the run in its current state.
                     Some(after) => timeout(after, ended).await.unwrap_or(Ok(()))?,

@@ -1,7 +1,7 @@
-//! One turn of a run, from waiting for its session to its end: an exchange with the agent, whatever becomes of it.
+//! One turn of a run: it waits for its session, sends the request to the agent, and ends with a result in every case.
 //!
-//! Not here: the turns of a run one after the other ([`super::driver`]), reading the answer ([`super::listen`]), and
-//! writing what the turn has come to ([`super::conclude`]).
+//! Not here: the task of the turn ([`super::driver`]), reading the answer ([`super::listen`]), and writing the result
+//! ([`super::conclude`]).
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -29,7 +29,7 @@ use interlingua_base::clock;
 use interlingua_store::StoreFuture;
 use interlingua_upstream::Conversation;
 
-/// What taking turns needs of the engine.
+/// The parts of the engine that turns use.
 pub(crate) struct TurnServices {
     pub(crate) runs: Arc<RunTable>,
     pub(crate) context: ContextBuilder,
@@ -39,35 +39,49 @@ pub(crate) struct TurnServices {
     pub(crate) unread: Arc<UnreadBudget>,
 }
 
-/// A turn that is being taken.
+/// A turn under way.
 pub(super) struct TurnDriver<'a> {
     services: &'a TurnServices,
     run: &'a Arc<ActiveRun>,
     turn: Box<Turn>,
     connection: Option<Weak<ConnectionCache>>,
     normalizer: Normalizer,
-    /// The runs that the turn answers.
+    /// The runs whose items the turn answers.
     linked: LinkedRuns,
-    /// What went wrong, for the log.
+    /// The fault of the turn, for the log.
     cause: Option<Fault>,
-    /// Why the agent was never reached, for the client.
+    /// The reason why the agent was never reached, for the client.
     refusal: Option<Fault>,
 }
 
-/// A turn whose session is free for it and whose request was sent, as far as it could be.
-struct Requested {
+/// A turn that has its session, and the result of its request.
+struct SentRequest {
     guard: TurnGuard,
     prepared: Box<Prepared>,
     /// `Ok(None)`: the agent is not called.
     opened: Result<Option<Conversation>, Fault>,
 }
 
-/// What is left of a turn once it is known whether the agent was reached.
+/// A fault before the request was prepared.
+struct Unprepared {
+    fault: Fault,
+    /// The session's turn, if it was acquired. Kept until the end is written: until then no other turn may begin.
+    guard: Option<TurnGuard>,
+}
+
+impl From<Fault> for Unprepared {
+    fn from(fault: Fault) -> Self {
+        Self { fault, guard: None }
+    }
+}
+
+/// The contact of a turn with its agent.
 #[derive(Default)]
-struct Reached {
-    /// The session's turn, until all is written.
+struct AgentContact {
+    /// The session's turn, until the end is written. `None`: the turn failed before it had its session.
     guard: Option<TurnGuard>,
     prepared: Option<Box<Prepared>>,
+    /// `None`: the agent was not reached, or is not called.
     conversation: Option<Conversation>,
 }
 
@@ -98,18 +112,18 @@ impl<'a> TurnDriver<'a> {
         }
     }
 
-    /// Takes the turn, or ends it if it is `refused` before it begins. `opened`: the store's word that it knows the
-    /// run. Returns the turn that was queued behind it.
-    pub(super) async fn take(mut self, refused: Option<Fault>, opened: Option<StoreFuture<()>>) -> Option<Turn> {
+    /// Takes the turn, or ends it with the fault of `refused` before it begins. `opened` resolves once the store has
+    /// the run.
+    pub(super) async fn take(mut self, refused: Option<Fault>, opened: Option<StoreFuture<()>>) {
         let began_at = Instant::now();
         self.turn.began_at = Some(began_at);
-        // What comes before the answer and after it is boxed: while an answer is read there need be no room for it.
+        // The steps before and after the answer are boxed: the task needs no memory for them while it reads the answer.
         let requested = match refused {
-            Some(fault) => Err(fault),
+            Some(fault) => Err(fault.into()),
             None => Box::pin(self.request(opened)).await,
         };
 
-        let Reached { guard, mut prepared, mut conversation } = Box::pin(self.note_start(requested)).await;
+        let AgentContact { guard, mut prepared, mut conversation } = Box::pin(self.note_start(requested)).await;
 
         if let Some(conversation) = &mut conversation {
             let store = self.services.runs.store();
@@ -154,8 +168,7 @@ impl<'a> TurnDriver<'a> {
             connector_state,
         };
 
-        let next = Box::pin(self.services.concluder.conclude(concluded)).await;
-        drop(guard);
+        Box::pin(self.services.concluder.conclude(concluded)).await;
 
         let report = TurnReport {
             fault: self.cause.as_ref(),
@@ -168,13 +181,14 @@ impl<'a> TurnDriver<'a> {
         };
 
         log::turn_ended(self.run, &mut self.turn, &report);
-        // A client that still waits for the turn to begin gets its end, now that all can be found as it is.
+        // After the log has read the run: another thread may take the next turn at once.
+        drop(guard);
+        // A client that still waits for the turn to begin gets its end only now: everything about it can be found.
         self.turn.report_start(self.refusal.map_or(Ok(()), |fault| Err(faults::logged(fault))));
-        next
     }
 
-    /// Waits for the session's turn, prepares the request, and sends it while the store takes note of the run.
-    async fn request(&mut self, opened: Option<StoreFuture<()>>) -> Result<Requested, Fault> {
+    /// Waits for the session's turn, prepares the request, and sends it while the store writes the run.
+    async fn request(&mut self, opened: Option<StoreFuture<()>>) -> Result<SentRequest, Unprepared> {
         let (guard, mut prepared) = self.prepare().await?;
         let turns_before = self.run.view(|view| view.run().turns.len().saturating_sub(1));
         let number = u32::try_from(turns_before).unwrap_or(u32::MAX);
@@ -182,13 +196,13 @@ impl<'a> TurnDriver<'a> {
         self.turn.answers = prepared.answered.len();
         let decisions = log::decisions(&prepared);
         if let Err(fault) = self.note_request(&mut prepared) {
-            return Ok(Requested { guard, prepared, opened: Err(fault) });
+            return Ok(SentRequest { guard, prepared, opened: Err(fault) });
         }
         if !prepared.freed.is_empty() {
             self.linked = self.services.linker.link(&prepared.freed, self.run.id()).await;
         }
 
-        // A decision is safe before anything comes of it.
+        // A decision is safe before it has an effect.
         let sessions = self.services.runs.sessions();
         let saved = if prepared.decided { sessions.save(&self.turn.session).await } else { Ok(()) };
         if saved.is_ok() {
@@ -199,35 +213,45 @@ impl<'a> TurnDriver<'a> {
             Err(fault) => Err(fault),
         };
 
-        // The record has the input. While an agent works for minutes there need be no copies of it.
+        // The record has the input. Drop our copies: a turn can take minutes.
         self.turn.spoken.request.input = Input::default();
         self.turn.spoken.basis.forget_history();
         prepared.request.input = Input::default();
         prepared.said = Input::default();
         (prepared.origins, prepared.message_ids) = (Vec::new(), Vec::new());
-        Ok(Requested { guard, prepared, opened })
+        Ok(SentRequest { guard, prepared, opened })
     }
 
-    /// Waits for the session's turn and prepares the request, unless that was done when the turn came.
-    async fn prepare(&mut self) -> Result<(TurnGuard, Box<Prepared>), Fault> {
+    /// Waits for the session's turn and prepares the request, unless that was done when the turn arrived.
+    async fn prepare(&mut self) -> Result<(TurnGuard, Box<Prepared>), Unprepared> {
         match self.turn.place.take() {
             Some(Place::Ready(guard, prepared)) => Ok((guard, prepared)),
-            None => Err(Fault::new(FaultKind::Internal, "the turn was taken before")),
+            None => Err(Fault::new(FaultKind::Internal, "the turn was taken before").into()),
             Some(Place::Behind(queued)) => {
-                let turn = self.services.runs.sessions().turn_of(queued);
-                let guard = unless_canceled(self.run, turn).await?;
-                // Its caller may have lost its rights while it waited.
-                self.turn.caller.recheck(self.turn.protocol, Some(&self.run.agent.name))?;
-                if let Some(permits) = &mut self.turn.permits {
-                    permits.begin_now();
+                let guard = unless_canceled(self.run, queued.turn()).await?;
+                match self.prepare_queued(&guard).await {
+                    Ok(prepared) => Ok((guard, prepared)),
+                    Err(fault) => Err(Unprepared { fault, guard: Some(guard) }),
                 }
-
-                let Turn { session, agent, spoken, .. } = &*self.turn;
-                let preparing = self.services.context.prepare(session, agent, spoken);
-                let prepared = unless_canceled(self.run, preparing).await?.ready()?;
-                Ok((guard, prepared))
             }
         }
+    }
+
+    /// Prepares the request of a turn that had to wait for its session.
+    async fn prepare_queued(&mut self, guard: &TurnGuard) -> Result<Box<Prepared>, Fault> {
+        // Its caller may have lost its rights while it waited.
+        self.turn.caller.recheck(self.turn.protocol, Some(&self.run.agent.name))?;
+        if let Some(permits) = &mut self.turn.permits {
+            permits.begin_now();
+        }
+
+        let TurnServices { runs, context, .. } = self.services;
+        let Turn { session, agent, spoken, .. } = &*self.turn;
+        let preparing = async {
+            runs.sessions().begin(guard).await?;
+            context.prepare(session, agent, spoken).await
+        };
+        unless_canceled(self.run, preparing).await?.ready()
     }
 
     fn note_request(&self, prepared: &mut Prepared) -> Result<(), Fault> {
@@ -243,7 +267,7 @@ impl<'a> TurnDriver<'a> {
         })
     }
 
-    /// Calls the agent, and waits until the store knows the run.
+    /// Calls the agent, and waits until the store has the run.
     async fn open(
         &self,
         prepared: &mut Prepared,
@@ -260,7 +284,7 @@ impl<'a> TurnDriver<'a> {
             };
             let sessions = self.services.runs.sessions();
             let saved = async { if begins { commit::saved(sessions, &self.turn.session).await } else { Ok(()) } };
-            // The client that gets this refusal does not know the run, and no one else shall.
+            // The client that gets this refusal does not know the run, and no other client may find it.
             tokio::try_join!(opened, saved).map(drop).inspect_err(|_| discard(self.run, &self.turn))
         };
 
@@ -271,7 +295,7 @@ impl<'a> TurnDriver<'a> {
         let mut conversation = None;
         let caller = Caller { agent: &self.turn.agent, turn: &self.turn, context: &self.services.context };
         let calling = unless_canceled(self.run, caller.call(prepared, &mut conversation));
-        // A run that cannot be stored is not begun: that drops the call.
+        // A run that cannot be stored does not begin: the failure drops the call.
         let begun = async { tokio::try_join!(calling, stored) }.await;
         if begun.is_err() {
             self.stop_agent(conversation.take());
@@ -281,15 +305,15 @@ impl<'a> TurnDriver<'a> {
     }
 
     /// Notes whether the agent was reached.
-    async fn note_start(&mut self, requested: Result<Requested, Fault>) -> Reached {
+    async fn note_start(&mut self, requested: Result<SentRequest, Unprepared>) -> AgentContact {
         match requested {
-            Ok(Requested { guard, prepared, opened: Ok(conversation) }) => {
+            Ok(SentRequest { guard, prepared, opened: Ok(conversation) }) => {
                 self.linked.start_answers();
-                Reached { guard: Some(guard), prepared: Some(prepared), conversation }
+                AgentContact { guard: Some(guard), prepared: Some(prepared), conversation }
             }
-            Ok(Requested { guard, mut prepared, opened: Err(fault) }) => {
+            Ok(SentRequest { guard, mut prepared, opened: Err(fault) }) => {
                 prepared.forget_home();
-                // A decision that did not arrive can be made again (docs/human-in-the-loop.md#rule-3).
+                // A decision that did not arrive can be repeated (docs/human-in-the-loop.md#rule-3).
                 if fault.kind != FaultKind::Canceled
                     && let Some(taken) = prepared.taken.take()
                 {
@@ -297,17 +321,17 @@ impl<'a> TurnDriver<'a> {
                     self.linked.wait_again(&prepared.freed, &self.turn.session).await;
                 }
                 self.end_unreached(fault);
-                Reached { guard: Some(guard), prepared: Some(prepared), conversation: None }
+                AgentContact { guard: Some(guard), prepared: Some(prepared), conversation: None }
             }
-            Err(fault) => {
+            Err(Unprepared { fault, guard }) => {
                 self.turn.reopen_answers();
                 self.end_unreached(fault);
-                Reached::default()
+                AgentContact { guard, ..AgentContact::default() }
             }
         }
     }
 
-    /// What was spent is counted, and the turn is not under way any more: a client that sees its end may send the next.
+    /// Counts the tokens of the turn and releases its permits: a client that sees its end may send the next one.
     fn release(&mut self) {
         let usage = |view: RunView<'_>| view.run().turn().and_then(|turn| turn.usage.as_ref().map(spent::tokens_in));
         let tokens = self.run.view(usage).unwrap_or(0);
@@ -320,7 +344,7 @@ impl<'a> TurnDriver<'a> {
         self.refusal = end_unreached(self.run, &mut self.normalizer, &self.turn, fault);
     }
 
-    /// Records how the answer ended.
+    /// Records the end of the answer.
     fn note_end(&mut self, result: Result<(), Fault>) {
         let Self { run, normalizer, cause, .. } = self;
         let Err(fault) = result else {
@@ -351,7 +375,7 @@ impl<'a> TurnDriver<'a> {
         });
     }
 
-    /// Tells the agent to stop if the turn was canceled. Not waited for: the connection is closed anyway.
+    /// Sends a stop request to the agent if the turn was canceled. Not awaited: the connection is closed anyway.
     fn stop_agent(&self, conversation: Option<Conversation>) {
         if self.run.cancel.is_set()
             && let Some(stopping) = conversation.and_then(Conversation::stop)
@@ -361,11 +385,11 @@ impl<'a> TurnDriver<'a> {
         }
     }
 
-    /// If the agent never began, the client gets the reason instead of the run.
+    /// If the agent never began to answer, the client gets the reason instead of the run.
     fn discard_if_unreached(&mut self) {
         // An agent that has only reported an error has not begun. A run that existed before keeps the error.
         if self.refusal.is_none() && !self.normalizer.has_begun() && self.turn.resumes.is_none() {
-            // A fault knows more than the error of the run, such as the pause before a retry.
+            // A fault has more fields than the error of the run, such as the pause before a retry.
             let cause = self.cause.clone().filter(|cause| cause.kind != FaultKind::Canceled);
             self.refusal = cause.or_else(|| self.run.view(|view| view.run().error().map(faults::from_run_error)));
         }

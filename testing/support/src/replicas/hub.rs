@@ -120,6 +120,11 @@ impl Hub {
         self.lease
     }
 
+    /// Number of replicas that are not fenced.
+    pub(super) fn replicas(&self) -> usize {
+        lock(&self.state).members.values().filter(|member| !member.is_fenced).count()
+    }
+
     /// Moves the clock, which otherwise goes as clocks do.
     pub fn advance(&self, by: Duration) {
         lock(&self.state).moved += by;

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use interlingua::store::{
     Claim, Conflict, Coordination, Document, DocumentEntry, DocumentStore, DocumentWrite, Expect, Health, Journal,
-    LoadCost, Query, Retention, RetentionReport, RunPage, RunStore, RunUpdate, SharedStore, Signal, Store, StoreError,
-    StoreFuture, StoreSizes, StoredRun, Ticket, Version,
+    LoadCost, Query, ReplicaStatus, Retention, RetentionReport, RunPage, RunStore, RunUpdate, Signal, Store,
+    StoreError, StoreFuture, StoreSizes, StoredRun, Ticket, TurnQueue, Version,
 };
 use interlingua_core::RunId;
 use interlingua_core::event::Millis;
@@ -201,13 +201,37 @@ impl Coordination for Replica {
             })
         })
     }
+
+    fn turns(&self) -> &dyn TurnQueue {
+        self
+    }
+
+    fn replica(&self) -> Option<ReplicaStatus> {
+        Some(ReplicaStatus { replicas: self.core.hub.replicas(), ..ReplicaStatus::default() })
+    }
+
+    fn write_timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    fn runs_move(&self) -> bool {
+        true
+    }
+
+    fn let_go(&self, run: &Arc<dyn Journal>) {
+        drop(self.settle(run));
+    }
+
+    fn follow(&self, id: RunId, from: u64) -> Option<BoxStream<'static, Result<RunUpdate, StoreError>>> {
+        Some(followed::follow(self.core.clone(), id, from))
+    }
+
+    fn replaces(&self, known: Option<Version>) -> Expect {
+        known.map_or(Expect::Absent, Expect::Version)
+    }
 }
 
 impl Store for Replica {
-    fn shared(&self) -> Option<&dyn SharedStore> {
-        Some(self)
-    }
-
     fn retain(&self, policy: Retention, now: Millis) -> StoreFuture<RetentionReport> {
         self.core.call_beside(Kind::Write, move |core, _| {
             let (retained, hub) = (core.hub.inner.retain(policy, now), Arc::clone(&core.hub));
@@ -253,7 +277,7 @@ impl Store for Replica {
     }
 }
 
-impl SharedStore for Replica {
+impl TurnQueue for Replica {
     fn queue_turn(&self, session: &str, continues: Option<RunId>, most: usize) -> StoreFuture<Option<Ticket>> {
         let session = session.to_owned();
         let (place, taken) = (Arc::new(Mutex::new(None)), self.core.clone());
@@ -310,9 +334,5 @@ impl SharedStore for Replica {
             self.core.node.leave_later(ticket);
         }
         leaving
-    }
-
-    fn follow(&self, id: RunId, from: u64) -> BoxStream<'static, Result<RunUpdate, StoreError>> {
-        followed::follow(self.core.clone(), id, from)
     }
 }

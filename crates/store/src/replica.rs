@@ -1,14 +1,10 @@
-//! The interface of a store that several processes share: other processes' runs, queues of turns, and the state of this
-//! process among the others. Not here: the rules of several processes (the [module](super) documentation).
+//! Values that processes of one store exchange: claims, committed parts of runs, places in queues, and the state of a
+//! process among the others. Not here: the rules of several processes (the [crate](super) documentation).
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream::BoxStream;
 use interlingua_core::call::RunInfo;
-use interlingua_core::id::RunId;
-
-use super::{StoreError, StoreFuture};
 
 /// The stored part of a run that is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +34,7 @@ pub struct Ticket {
     pub session: String,
     /// Smaller numbers come first. Never used twice in a session while it has a line.
     pub number: u64,
-    /// True if the line was empty. False: it may be the first one later ([`SharedStore::wait_for_turn`]).
+    /// True if the line was empty. False: it may be the first one later ([`TurnQueue::wait_for_turn`](super::TurnQueue::wait_for_turn)).
     pub is_first: bool,
 }
 
@@ -89,33 +85,4 @@ pub struct ReplicaStatus {
     pub turns_waiting: usize,
     /// Connections to the storage.
     pub connections: usize,
-}
-
-/// The part of [`super::Store`] that only a shared store has.
-pub trait SharedStore: Send + Sync {
-    /// The state of this replica among the others. Cheap.
-    fn status(&self) -> ReplicaStatus {
-        ReplicaStatus::default()
-    }
-
-    /// Takes the last place in the queue of a session's turns. `most`: the maximum number of places before it; with 0
-    /// the queue must be empty. `None`: the queue is longer. `continues`: the run whose next turn it is.
-    ///
-    /// Confirmed: the place is kept until [`SharedStore::leave_turn`], or until its replica is fenced or leaves. Not
-    /// confirmed: a place that was taken nevertheless is given up.
-    fn queue_turn(&self, session: &str, continues: Option<RunId>, most: usize) -> StoreFuture<Option<Ticket>>;
-
-    /// True if a place in any line is for a turn that continues this run, and has to wait for another one.
-    fn is_continued(&self, run: RunId) -> StoreFuture<bool>;
-
-    /// Resolves once this place is the first in the queue. [`StoreError::Fenced`]: the place was lost.
-    fn wait_for_turn(&self, ticket: &Ticket) -> StoreFuture<()>;
-
-    /// Gives up a place in the queue, first or not. Takes effect after all writes that were called before it. If the
-    /// storage is unreachable, the store does it later: the caller need not repeat the call.
-    fn leave_turn(&self, ticket: Ticket) -> StoreFuture<()>;
-
-    /// The committed part of a run from event `from` on, whichever replica owns it: first the existing events, then new
-    /// ones, without gaps, until the run ends or is deleted. The first update has the metadata.
-    fn follow(&self, id: RunId, from: u64) -> BoxStream<'static, Result<RunUpdate, StoreError>>;
 }
