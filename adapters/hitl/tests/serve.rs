@@ -385,10 +385,10 @@ fn names_that_another_gateway_writes_at_the_same_time_are_kept() {
     assert_eq!(stored, [names(1, &["late"])]);
 
     // One that never gets its turn is refused, and changes nothing.
-    gateway.written_meanwhile = (0..100).map(|next| names(next, &["busy"])).collect();
+    gateway.written_meanwhile = (0..200).map(|next| names(next, &["busy"])).collect();
     assert_eq!(gateway.post("/agent/invoke", body).status, 409);
     let stored: Vec<Json> = gateway.documents.values().cloned().collect();
-    assert_eq!(stored, [names(63, &["busy"])]);
+    assert_eq!(stored, [names(191, &["busy"])]);
 }
 
 #[test]
