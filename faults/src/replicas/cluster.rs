@@ -18,6 +18,9 @@ use crate::gateway::{Gateway, answers};
 /// Time without a connection after which other gateways take over the runs of a gateway.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
+/// A storm of an hour has more runs than the default limit, and its checks read all of them.
+const RETENTION: &str = "retention = { runs = 10000000 }";
+
 /// Time that gateways have to write again after the database is back.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(60);
 
@@ -76,7 +79,7 @@ impl Cluster {
             server,
             standby: None,
             server_keys: String::new(),
-            store_keys: String::new(),
+            store_keys: RETENTION.to_owned(),
             rig: rig.clone(),
             probes: AtomicUsize::new(0),
         };
