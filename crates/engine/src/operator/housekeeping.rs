@@ -30,7 +30,8 @@ const CLOSED_AT_ONCE: usize = 16;
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum pause between two rounds.
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
-/// Divisor of the store's limit of runs: after this share of new runs, and at least [`EARLY_RUNS`], a round begins early.
+/// Divisor of the store's limit of runs: a round begins early after this share of new runs, but after at least
+/// [`EARLY_RUNS`].
 const EARLY_SHARE: u64 = 10;
 const EARLY_RUNS: u64 = 100;
 

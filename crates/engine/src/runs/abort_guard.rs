@@ -28,8 +28,8 @@ impl AbortGuard {
         &self.run
     }
 
-    /// The driver has ended its turn. A turn that is under way now has another driver: it may start while the end
-    /// of the previous turn is still being written.
+    /// The driver has ended its turn. The next turn has another driver, and may start before the store has written this
+    /// end.
     pub(crate) fn disarm(mut self) {
         self.is_armed = false;
     }

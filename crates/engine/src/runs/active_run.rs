@@ -341,7 +341,7 @@ impl ActiveRun {
         state.is_settling().then(|| state.record.len() - 1)
     }
 
-    /// Waits until the run is lost, or its driver may continue. Not for two tasks at once.
+    /// Waits until the run is lost, or its driver may continue. Only the driver waits: a second task would replace it.
     pub(super) fn poll_resumed(
         &self,
         context: &Context<'_>,

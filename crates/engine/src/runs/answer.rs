@@ -17,7 +17,7 @@ pub enum Answer {
     Steps {
         /// The position in the run.
         follower: Follower,
-        /// True: begin with the present state of the run, and continue with new steps. False: begin with the first step.
+        /// True: begin with the present state of the run, and continue with new steps. False: begin with the first one.
         attach: bool,
     },
     /// A run.
@@ -43,8 +43,8 @@ pub enum Answer {
     Documents(Vec<(String, Json)>),
     /// A document that the agent's own server publishes about it. `None`: no such document is known.
     FetchedDocument(Option<Arc<FetchedDocument>>),
-    /// The session waits for answers to the pending items of this run, and the reason why it asks again, if the request
-    /// contains input.
+    /// The session waits for answers to the pending items of this run. The text is the reason why an answer in the
+    /// request was not understood, if it has any.
     Waiting(RunHandle, Option<String>),
     /// It is done.
     Done,

@@ -4,8 +4,8 @@
 //! They are counted under the lock of their run. The end of a turn reads the count under the same lock: no message is
 //! accepted between that check and the end of the run. In a store of one process, the last one that leaves the queue
 //! without a start ends the run ([`QueuedTurn`]). In other stores the next turn may be queued by another process, which
-//! may be lost ([`RunTable::watch_handover`]). Not here: starting the queued turns ([`crate::turns::later_turns`]), and the queue
-//! ([`crate::sessions`]).
+//! may be lost ([`RunTable::watch_handover`]). Not here: starting the queued turns ([`crate::turns::later_turns`]), and
+//! the queue ([`crate::sessions`]).
 
 use std::future::poll_fn;
 use std::sync::Arc;

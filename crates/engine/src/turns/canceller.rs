@@ -209,8 +209,8 @@ impl Canceller {
         }
     }
 
-    /// Ends a run between two turns, if it waits there and `still` agrees. Its pending items are withdrawn. True if that
-    /// ended it.
+    /// Ends a run between two turns, if it waits there and `still` agrees. Its pending items are withdrawn. True if this
+    /// call ended it.
     pub(crate) async fn end_waiting(&self, run: &Arc<ActiveRun>, still: impl FnOnce(&RunInfo) -> bool) -> bool {
         let ended = run.update(Publish::Later, |state| {
             let ends = state.about.state.is_waiting() && still(&state.about);

@@ -168,7 +168,7 @@ impl LaterTurns {
     }
 
     /// Joins the queue again, and only then gives up the old place: for other processes the run always has a queued
-    /// turn. Without a place if the store fails.
+    /// turn. If the store fails, the turn has no place, and its next wait joins the queue.
     async fn queue_again(&self, turn: &mut Turn, run: RunId) {
         let place = self.queue(&turn.session, run, usize::MAX).await;
         turn.place = place.ok();
