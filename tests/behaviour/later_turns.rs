@@ -143,7 +143,8 @@ async fn a_waiting_run_can_be_answered_again_whichever_call_of_the_store_fails()
 #[tokio::test]
 async fn the_repetition_of_a_queued_message_is_answered_with_the_end_of_its_run() {
     let repeated = async {
-        for steps in 0..60 {
+        // Events of the run before the repetition, and steps after them. The run ends with more than 24 events.
+        for (events, steps) in (0..24).flat_map(|events| (0..16).map(move |steps| (events, steps))) {
             let (_, fixture) = faulty();
             let id = start(&fixture, "long 3 1").await;
             let send = async |delivery| {
@@ -156,11 +157,17 @@ async fn the_repetition_of_a_queued_message_is_answered_with_the_end_of_its_run(
                 call.request.input = input.into();
                 fixture.answer(Call::Run(Box::new(RunCall { claim: Some(claim), ..call }))).await
             };
-            send(Delivery::Background).await.expect("it is queued");
+            let Some(Answer::Run(queued)) = send(Delivery::Background).await else { panic!("it is queued") };
+            let reached = async {
+                while queued.view_safe(|view| view.record.len()) < events {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(SETTLE_TIMEOUT, reached).await.expect("the run continues");
             proceed(steps).await;
-            let Some(Answer::Run(run)) = send(Delivery::Collect).await else { panic!("after {steps} steps: a run") };
+            let Some(Answer::Run(run)) = send(Delivery::Collect).await else { panic!("{events} + {steps}: a run") };
             let (state, turns) = run.view_safe(|view| (view.info.state, view.run().turns.len()));
-            assert_eq!((state, turns), (RunState::Ended(End::Completed), 2), "after {steps} steps");
+            assert_eq!((state, turns), (RunState::Ended(End::Completed), 2), "{events} events, {steps} steps");
         }
     };
     LocalSet::new().run_until(repeated).await;
