@@ -152,6 +152,8 @@ impl LaterTurns {
         let Some(queued) = QueuedTurn::join(&self.runs, &run, &turn.session) else {
             // The run has ended since it was found.
             wanted.turn = run.view(|view| number_of_same(view.run(), &turn)).ok_or_else(|| faults::run_ended(id))?;
+            // This turn is not taken: its sender of `started` would keep the response waiting, its place the queue.
+            drop((held, turn));
             return wanted.respond(follower, started).await;
         };
         drop(held);
