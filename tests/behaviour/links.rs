@@ -37,7 +37,8 @@ impl Fixture {
 
     async fn cancelled(&self) -> String {
         let log = self.folder.path().join("log");
-        poll_until("the agent to be cancelled", async || std::fs::read_to_string(&log).ok()).await
+        let whole_lines = async || std::fs::read_to_string(&log).ok().filter(|text| text.ends_with('\n'));
+        poll_until("the agent to be cancelled", whole_lines).await
     }
 }
 
