@@ -39,7 +39,7 @@ use interlingua_config::{
     self as config, ClientProtocol, ConnectorCheck, EndpointPattern, Env, JwksSource, JwtIssuer, Methods, Origins,
     Protocols, Settings, UpstreamProtocol,
 };
-use interlingua_engine::{self as engine, Engine, Scope};
+use interlingua_engine::{self as engine, Engine, RouteAgents, Scope};
 use interlingua_observe::metrics::Metrics;
 use interlingua_observe::{Action, AuditEntry, forward_logs};
 use interlingua_server::{self as server, ServedRoute};
@@ -448,7 +448,6 @@ impl Gateway {
                 scope: Scope {
                     owner: Owner::anonymous(),
                     caller: callers.anonymous(),
-                    denied: Arc::default(),
                     path: mount.path.as_str().into(),
                     trace: None,
                     request: None,
@@ -456,7 +455,7 @@ impl Gateway {
                         configured.agents.iter().flat_map(|agent| &agent.upstream.forward).map(String::as_str),
                     ),
                     connection: None,
-                    agents: mount.agents.clone().into(),
+                    agents: RouteAgents::new(mount.agents.clone()),
                     protocol: client.name,
                     push: mounted.runs.push.take().map(Arc::new),
                     route: mounted.runs.retention.map(|_| configured.route.path.as_str().into()),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use interlingua::callers::{Callers, Usage};
 use interlingua::clock;
-use interlingua::engine::{self, Answer, Engine, Limits, RetentionRules, Scope};
+use interlingua::engine::{self, Answer, Engine, Limits, RetentionRules, RouteAgents, Scope};
 use interlingua::metrics::Metrics;
 use interlingua::ports::{WebhookClient, WebhookError};
 use interlingua::store::{Memory, OwnerBoundsOf, Query, Retention, Sqlite, SqliteOptions, Store, owned_key};
@@ -150,9 +150,8 @@ impl Fixture {
         let scope = Scope {
             owner: Owner::anonymous(),
             caller: Callers::anonymous_only().anonymous(),
-            denied: Arc::default(),
             path: Arc::from("/"),
-            agents: Arc::from([card]),
+            agents: RouteAgents::new(vec![card]),
             protocol: "test",
             detach: false,
             first_event_timeout: Duration::from_secs(10),

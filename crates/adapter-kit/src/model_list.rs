@@ -3,7 +3,7 @@
 //!
 //! Not here: which agents a caller may see (the engine), and endpoints.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -16,6 +16,7 @@ use interlingua_core::time::format_rfc3339;
 #[derive(Clone, Debug)]
 pub struct ModelNames {
     agents: Vec<Arc<AgentCard>>,
+    positions: HashMap<String, usize>,
     aliases: BTreeMap<String, String>,
     any: bool,
 }
@@ -28,15 +29,17 @@ impl ModelNames {
     /// A message for the operator that names the option: an alias of an agent that the route does not have, or `any`
     /// with several agents.
     pub fn new(agents: &[Arc<AgentCard>], aliases: BTreeMap<String, String>, any: bool) -> Result<Self, String> {
+        let positions: HashMap<_, _> =
+            agents.iter().enumerate().map(|(position, card)| (card.name.clone(), position)).collect();
         for (name, agent) in &aliases {
-            if !agents.iter().any(|card| card.name == *agent) {
+            if !positions.contains_key(agent) {
                 return Err(format!("models: \"{name}\" maps to \"{agent}\", which is not an agent of this route"));
             }
         }
         if any && agents.len() > 1 {
             return Err("any_model: not allowed on a route with several agents".to_owned());
         }
-        Ok(Self { agents: agents.to_vec(), aliases, any })
+        Ok(Self { agents: agents.to_vec(), positions, aliases, any })
     }
 
     /// The agents of the route.
@@ -48,7 +51,7 @@ impl ModelNames {
     /// The agent with this name in the configuration.
     #[must_use]
     pub fn card(&self, agent: &str) -> Option<&AgentCard> {
-        self.agents.iter().find(|card| card.name == agent).map(Arc::as_ref)
+        self.positions.get(agent).map(|position| self.agents[*position].as_ref())
     }
 
     /// The name that an agent's own tools go by: its `server_label`, or its name.
@@ -88,8 +91,9 @@ impl ModelNames {
     /// The models whose agents are among `visible`.
     #[must_use]
     pub fn models(&self, visible: &[Arc<AgentCard>]) -> Vec<Model<'_>> {
-        let is_visible = |agent: &AgentCard| visible.iter().any(|card| card.name == agent.name);
-        self.iter().filter(|(_, agent)| is_visible(agent)).map(|(id, agent)| Model::new(id, agent)).collect()
+        let visible: HashSet<&str> = visible.iter().map(|card| card.name.as_str()).collect();
+        let models = self.iter().filter(|(_, agent)| visible.contains(agent.name.as_str()));
+        models.map(|(id, agent)| Model::new(id, agent)).collect()
     }
 
     /// The model of this name, if its agent is among `visible`.

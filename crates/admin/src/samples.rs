@@ -89,7 +89,7 @@ pub(super) async fn make(state: &AdminState, who: &OperatorIdentity, body: &[u8]
 
 /// The snippets of a first request to a route. `None`: the route has no agent, or its protocol no sample request.
 pub(super) fn route_snippets(state: &AdminState, route: &ServedRoute) -> Option<Snippets> {
-    let agent = route.scope.agents.first()?;
+    let agent = route.scope.agents.iter().next()?;
     let input = SampleInput { agent: &agent.name, text: "hello", id: clock::new_id(), began: None, thread: None };
     snippets(state, route, &input)
 }

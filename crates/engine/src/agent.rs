@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use interlingua_core::Fault;
 use interlingua_core::call::AgentCard;
-use interlingua_core::{Fault, FaultKind};
 use tokio::sync::watch;
 
+use crate::route_agents::RouteAgents;
 use interlingua_callers::Usage;
 use interlingua_observe::metrics::AgentMetrics;
 use interlingua_upstream::Upstream;
@@ -131,19 +132,10 @@ impl Agents {
         self.by_name.load().values().cloned().collect()
     }
 
-    /// The agent of this name. Fails if it is not one of `cards`, the agents of the route that the caller may use, or if
-    /// it is one of `denied`, the other agents of the route.
-    pub(super) fn offered(&self, name: &str, cards: &[Arc<AgentCard>], denied: &[String]) -> Result<Arc<Agent>, Fault> {
-        if denied.iter().any(|denied| denied == name) {
-            return Err(Fault::new(FaultKind::Forbidden, format!("you may not use the agent '{name}'")));
-        }
-
-        let offered = cards.iter().any(|card| card.name == name);
-        self.by_name.load().get(name).filter(|_| offered).cloned().ok_or_else(|| {
-            let names: Vec<&str> = cards.iter().map(|card| card.name.as_str()).collect();
-            let message = format!("no agent is called '{name}': this route has {}", names.join(", "));
-            Fault::new(FaultKind::NoSuchAgent, message)
-        })
+    /// The agent of this name. Fails if the route does not have it, or if the caller may not use it.
+    pub(super) fn offered(&self, name: &str, of_route: &RouteAgents) -> Result<Arc<Agent>, Fault> {
+        of_route.check(name)?;
+        self.by_name.load().get(name).cloned().ok_or_else(|| of_route.unknown(name))
     }
 
     /// The agent of a stored run, or any other agent if that one was removed from the configuration: the run cannot

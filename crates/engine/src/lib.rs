@@ -15,6 +15,7 @@ mod faults;
 mod limits;
 mod operator;
 mod pending;
+mod route_agents;
 mod runs;
 mod sessions;
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub use self::agent::{Agent, History, HistoryLimit};
 pub use self::deliveries::PUSHED;
 pub use self::limits::Limits;
 pub use self::operator::{Operator, RunQuery, RunSummary, Summaries, summary_of};
+pub use self::route_agents::RouteAgents;
 pub use self::runs::{
     ActiveRun, Answer, ConnectionCache, Follower, ListedRun, Listener, Loaded, RetentionRules, RunHandle, Scope, Take,
 };
@@ -161,7 +163,7 @@ impl Engine {
             }
             Call::Listen(Listen { session, agents: reports_agents }) => {
                 if let Some(session) = &session {
-                    agents.offered(&session.agent, &scope.agents, &scope.denied)?;
+                    agents.offered(&session.agent, &scope.agents)?;
                 }
                 let reloads = reports_agents.then(|| agents.reloads());
                 Listener::new(Arc::clone(runs), session, &scope.owner, reloads).await.map(Answer::Notices)
@@ -170,7 +172,7 @@ impl Engine {
             Call::Session(call) => self.session_call(call, scope).await,
             Call::Document(call) => self.document_call(call, scope).await,
             Call::FetchedDocument(wanted) => {
-                let agent = agents.offered(&wanted.agent, &scope.agents, &scope.denied)?;
+                let agent = agents.offered(&wanted.agent, &scope.agents)?;
                 Ok(Answer::FetchedDocument(agent.upstream.published(&wanted).await))
             }
             Call::Wait(pause) => {
@@ -178,7 +180,7 @@ impl Engine {
                 Ok(Answer::Done)
             }
             Call::CheckAgent(agent) => {
-                agents.offered(&agent, &scope.agents, &scope.denied)?;
+                agents.offered(&agent, &scope.agents)?;
                 Ok(Answer::Done)
             }
             Call::Nothing => Ok(Answer::Done),

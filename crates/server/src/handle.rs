@@ -326,7 +326,7 @@ impl<'a> RequestParts<'a> {
         scope.owner = self.caller.owner.clone();
         scope.caller = Arc::clone(&self.caller);
         scope.request.clone_from(&self.log);
-        restrict(&mut scope);
+        scope.agents = scope.agents.of_caller(&self.caller, scope.protocol);
         scope.trace.clone_from(&self.trace);
         scope.forwarded = forwarded;
         if let Some(path) = &route.partition {
@@ -337,19 +337,6 @@ impl<'a> RequestParts<'a> {
         }
         decoded.map(|call| (call, scope))
     }
-}
-
-/// Removes the agents that the caller may not use from a scope, and records them as denied.
-fn restrict(scope: &mut Scope) {
-    let is_denied = |agent: &str| scope.caller.may_use(scope.protocol, Some(agent)).is_err();
-    let denied: Vec<String> =
-        scope.agents.iter().map(|agent| &agent.name).filter(|name| is_denied(name)).cloned().collect();
-    if denied.is_empty() {
-        return;
-    }
-
-    scope.agents = scope.agents.iter().filter(|agent| !denied.contains(&agent.name)).cloned().collect();
-    scope.denied = denied.into();
 }
 
 /// Calls the engine until the exchange has its response or a stream. Records the losses of a complete response or a

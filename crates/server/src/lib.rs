@@ -274,7 +274,7 @@ impl Control {
     /// The routes of an agent, in the order of the configuration.
     pub fn routes_of(&self, agent: &str) -> Vec<Arc<ServedRoute>> {
         let all = self.0.routes.load();
-        all.all().iter().filter(|route| route.scope.agents.iter().any(|card| card.name == agent)).cloned().collect()
+        all.all().iter().filter(|route| route.scope.agents.contains(agent)).cloned().collect()
     }
 
     /// The URL at which clients reach the gateway, if it is configured.

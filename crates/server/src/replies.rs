@@ -49,7 +49,10 @@ pub(super) fn reply(
             let runs = runs.iter().map(ListedRun::view).collect();
             exchange.reply(Reply::Runs(Page { runs, total, next }), out)
         }
-        Answer::Agents => exchange.reply(Reply::Agents(&scope.agents), out),
+        Answer::Agents => {
+            let agents: Vec<_> = scope.agents.iter().cloned().collect();
+            exchange.reply(Reply::Agents(&agents), out)
+        }
         Answer::Session(sessions) => exchange.reply(Reply::Session(&sessions), out),
         Answer::Sessions(page) => exchange.reply(Reply::Sessions(&page), out),
         Answer::Documents(documents) => exchange.reply(Reply::Documents(&documents), out),

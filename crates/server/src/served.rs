@@ -32,9 +32,6 @@ pub struct ServedRoute {
 impl ServedRoute {
     /// The agent of the route. `None` if the route has several.
     pub(super) fn agent(&self) -> Option<&str> {
-        match &*self.scope.agents {
-            [agent] => Some(&agent.name),
-            _ => None,
-        }
+        self.scope.agents.only().map(|agent| agent.name.as_str())
     }
 }

@@ -74,7 +74,7 @@ impl SessionCalls {
         labels: &Extra,
         scope: &Scope,
     ) -> Result<SessionView, Fault> {
-        if !scope.offers(agent) {
+        if !scope.agents.contains(agent) {
             return Err(Fault::new(FaultKind::NoSuchAgent, format!("no agent is called '{agent}'")));
         }
 

@@ -39,7 +39,7 @@ impl RunAccess {
         let is_kept = scope.connection.as_ref().is_some_and(|connection| connection.contains(id));
         let is_visible = handle.view(|view| {
             view.info.owner == scope.owner.key()
-                && scope.offers(&view.run().agent)
+                && scope.agents.contains(&view.run().agent)
                 && (view.info.stored || view.run().end.is_none() || is_kept)
                 && !self.rules.is_gone(view.info)
         });

@@ -42,7 +42,8 @@ impl SharedRules {
         let rules = self.load();
         run.view(|view| {
             let route = view.info.retention.as_ref()?.route.as_str();
-            let is_origin = |scope: &&Scope| scope.route.as_deref() == Some(route) && scope.offers(&view.run().agent);
+            let is_origin =
+                |scope: &&Scope| scope.route.as_deref() == Some(route) && scope.agents.contains(&view.run().agent);
             let scope = rules.scopes.iter().find(is_origin)?.clone();
             Some(Scope { owner: Owner::from_key(&view.info.owner), ..scope })
         })

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlingua_core::call::AgentCard;
 use interlingua_core::push::PushNotifiers;
 use interlingua_core::{Owner, RunPolicy};
 
 use super::connection::ConnectionCache;
 use super::turn::Origin;
+use crate::route_agents::RouteAgents;
 use interlingua_callers::Caller;
 use interlingua_observe::RequestLog;
 use interlingua_store::owned_key;
@@ -21,10 +21,8 @@ pub struct Scope {
     pub owner: Owner,
     /// The caller. [`Self::owner`] may be restricted to a route and a tenant of the caller.
     pub caller: Arc<Caller>,
-    /// The names of the agents of the route that the caller may not use.
-    pub denied: Arc<[String]>,
     /// The agents of the route that the caller may use.
-    pub agents: Arc<[Arc<AgentCard>]>,
+    pub agents: RouteAgents,
     /// The protocol of the route.
     pub protocol: &'static str,
     /// The path of the route, for logs.
@@ -58,11 +56,6 @@ impl Scope {
             request: self.request.clone(),
             forwarded: self.forwarded.clone(),
         }
-    }
-
-    /// True if the caller may use this agent of the route.
-    pub(crate) fn offers(&self, agent: &str) -> bool {
-        self.agents.iter().any(|card| card.name == agent)
     }
 
     pub(super) fn agent_names(&self) -> Vec<String> {

@@ -67,7 +67,7 @@ impl FirstTurns {
     pub(crate) async fn start(&self, mut call: RunCall, scope: &Scope) -> Result<Answer, Fault> {
         // Until the call is answered: the run can be found by then.
         let _claim = HeldClaim::hold(self.runs.store(), call.claim.clone(), scope).await?;
-        let agent = self.agents.offered(&call.agent, &scope.agents, &scope.denied)?;
+        let agent = self.agents.offered(&call.agent, &scope.agents)?;
         if self.runs.len() >= self.limits.runs {
             return Err(Fault::new(FaultKind::Overloaded, "too many runs are under way"));
         }
