@@ -11,6 +11,7 @@ use tracing_subscriber::{EnvFilter, Layer as _, fmt, registry, reload};
 
 use super::LogFormat;
 use super::error_line::error_line;
+use super::log_lines::{self, LogWriter};
 use interlingua_base::secrets::MaskingWriter;
 use interlingua_observe::{LogFilter, LogForwarder};
 
@@ -18,7 +19,8 @@ use interlingua_observe::{LogFilter, LogForwarder};
 pub(super) fn start(filter: &str, format: LogFormat) -> anyhow::Result<LogFilter> {
     let (layer, handle) = reload::Layer::new(parse(filter)?);
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let writer = MaskingWriter { inner: std::io::stderr, json: matches!(format, LogFormat::Json) };
+    log_lines::start()?;
+    let writer = MaskingWriter { inner: LogWriter, json: matches!(format, LogFormat::Json) };
     let lines = fmt::layer().with_ansi(colour).with_writer(writer);
     let lines = match format {
         LogFormat::Pretty => lines.with_target(false).compact().boxed(),

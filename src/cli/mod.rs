@@ -10,6 +10,7 @@ mod guess;
 mod health;
 mod key;
 mod log;
+mod log_lines;
 mod probe;
 mod routes;
 mod scheme;
@@ -93,7 +94,9 @@ impl Gateway {
     /// Runs the command line. Returns the exit code.
     #[must_use]
     pub fn main(self) -> i32 {
-        run(&self)
+        let code = run(&self);
+        log_lines::flush();
+        code
     }
 }
 

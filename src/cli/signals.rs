@@ -4,6 +4,8 @@ use std::io::Write as _;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::log_lines;
+
 /// Resolves at the first SIGINT or SIGTERM; a second one exits the process at once. The handlers are installed by the
 /// call itself.
 pub(super) fn stop() -> std::io::Result<impl Future<Output = ()> + 'static> {
@@ -22,6 +24,7 @@ pub(super) fn stop() -> std::io::Result<impl Future<Output = ()> + 'static> {
             any(&mut signals).await;
             // Not `eprintln!`, which panics if the terminal is closed.
             let _ = writeln!(std::io::stderr(), "second signal received: exiting immediately");
+            log_lines::flush();
             std::process::exit(1);
         });
     })

@@ -19,6 +19,7 @@ use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE, 
 use interlingua_core::Fault;
 use interlingua_core::fault::error_chain;
 use interlingua_core::filter;
+use tracing::Metadata;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// The replacement for a secret.
@@ -372,6 +373,10 @@ impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for MaskingWriter<M> {
 
     fn make_writer(&'a self) -> Self::Writer {
         MaskingWriter { inner: self.inner.make_writer(), json: self.json }
+    }
+
+    fn make_writer_for(&'a self, line: &Metadata<'_>) -> Self::Writer {
+        MaskingWriter { inner: self.inner.make_writer_for(line), json: self.json }
     }
 }
 
