@@ -55,6 +55,9 @@ pub struct Frame<'a> {
     pub delta: bool,
     /// Id of the message a content belongs to.
     pub msg_id: Option<Cow<'a, str>>,
+    /// Number of the frame in its stream. It has no effect: arrival order counts
+    /// (docs/protocols/agent-api.md#repair-4).
+    pub sequence_number: Option<&'a RawValue>,
     /// Value of a text.
     pub text: Option<Cow<'a, str>>,
     /// Value of a refusal.
@@ -120,6 +123,14 @@ impl<'a> Frame<'a> {
             None => self.error.is_none_or(|error| self.message.is_some() && error.get().starts_with('"')),
             Some(object) => object == "error",
         }
+    }
+
+    /// The text of a frame that appends to a text and has no other effect. `None`: it is another frame.
+    #[must_use]
+    pub fn appended_text(&self) -> Option<&str> {
+        let is_append = self.object.as_deref() == Some("content") && self.delta && self.end().is_none();
+        let is_text = is_append && self.extra.is_empty() && self.content_type() == ContentType::Text;
+        self.text.as_deref().filter(|_| is_text)
     }
 
     /// The event that the frame reports.
@@ -452,9 +463,9 @@ impl<'de> Visitor<'de> for Fields<'_, 'de> {
                 "file_id" => frame.file_id = map.next_value::<Text<'de>>()?.0,
                 "filename" | "file_name" => frame.filename = map.next_value::<Text<'de>>()?.0,
                 "file_data" => frame.file_data = map.next_value::<Text<'de>>()?.0,
-                // Arrival order is what counts (docs/protocols/agent-api.md#repair-4); the rest is the
-                // gateway's own to say.
-                "sequence_number" | "created_at" | "completed_at" | "session_id" => {
+                "sequence_number" => frame.sequence_number = present(map.next_value()?),
+                // Only the gateway has them.
+                "created_at" | "completed_at" | "session_id" => {
                     map.next_value::<IgnoredAny>()?;
                 }
                 _ => frame.extra.push((name, map.next_value()?)),

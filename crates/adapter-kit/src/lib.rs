@@ -9,6 +9,7 @@ pub mod call_ledger;
 pub mod call_output;
 pub mod contents;
 pub mod data_url;
+pub mod delta_template;
 pub mod emitted_text;
 pub mod end_reason;
 pub mod fallback;

@@ -1,14 +1,14 @@
 //! Frames of a stream that differ in nothing but one text: the shape of the last such frame is kept, and the next one
 //! of the same shape is read without parsing it again.
 //!
-//! Not here: what a frame means. A reader learns a shape from a frame that it has parsed and that has no other effect.
+//! Not here: frames that are also numbered ([`crate::delta_template`]), and what a frame means. A reader learns a shape from a frame that it has parsed and that has no other effect.
 
 use std::ops::Range;
 
 use interlingua_core::json_string::unescape;
 
 /// Shapes of longer frames are not kept, in bytes.
-const MAX_SHAPE: usize = 4096;
+pub(crate) const MAX_SHAPE: usize = 4096;
 
 /// The bytes before and after the text of a frame.
 ///
@@ -62,8 +62,7 @@ impl TextTemplate {
         if frame.len() > MAX_SHAPE {
             return;
         }
-        let place = borrowed_place(frame, text).or_else(|| escaped_place(frame, text, &mut self.unescaped));
-        let Some(place) = place else { return };
+        let Some(place) = place_of_text(frame, text, &mut self.unescaped) else { return };
         self.before.clear();
         self.before.extend_from_slice(&frame[..place.start]);
         self.after.clear();
@@ -74,6 +73,12 @@ impl TextTemplate {
     pub fn forget(&mut self) {
         self.before.clear();
     }
+}
+
+/// Where a text stands between the quotes of a string of the frame. None: it is no string of it, or an ambiguous one.
+/// `unescaped` is overwritten.
+pub(crate) fn place_of_text(frame: &[u8], text: &str, unescaped: &mut String) -> Option<Range<usize>> {
+    borrowed_place(frame, text).or_else(|| escaped_place(frame, text, unescaped))
 }
 
 /// Where a text stands that is a whole string of the frame. None: it is not borrowed from it.

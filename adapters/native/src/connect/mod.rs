@@ -6,10 +6,13 @@
 
 pub(crate) mod probe;
 
+use std::borrow::Cow;
+
+use interlingua_adapter_kit::delta_template::{ChangingValues, DeltaTemplate};
 use interlingua_adapter_kit::mislabeled;
 use interlingua_adapter_kit::unique_calls::UniqueCalls;
 use interlingua_core::agent_api::{Frame, FrameReader};
-use interlingua_core::agent_event::{AgentError, AgentEvent};
+use interlingua_core::agent_event::{AgentError, AgentEvent, ContentEvent, ContentUpdate, ContentValue};
 use interlingua_core::answer::{self, NATIVE_DECISIONS};
 use interlingua_core::capability::{AskKinds, Cancel, Media, UpstreamCapabilities};
 use interlingua_core::connector::{
@@ -96,6 +99,7 @@ impl Connector for NativeConnector {
             cancel,
             reader: FrameReader::default(),
             unescaped: String::new(),
+            deltas: DeltaReader::default(),
         }))
     }
 
@@ -201,6 +205,43 @@ struct NativeTurn {
     reader: FrameReader,
     /// Where texts with escapes are written.
     unescaped: String,
+    deltas: DeltaReader,
+}
+
+/// Reads the next deltas of a text without parsing them.
+#[derive(Default)]
+struct DeltaReader {
+    template: DeltaTemplate,
+    /// The message and the content of the deltas.
+    message: Option<String>,
+    index: Option<u32>,
+}
+
+impl DeltaReader {
+    /// The event of a frame that differs from the last delta in nothing but text and number. `None`: it has to be
+    /// parsed.
+    #[inline]
+    fn read<'a>(&'a mut self, data: &'a [u8]) -> Option<AgentEvent<'a>> {
+        let delta = self.template.read(data)?;
+        Some(AgentEvent::Content(ContentEvent {
+            message: self.message.as_deref().map(Cow::Borrowed),
+            index: self.index,
+            update: ContentUpdate::Append,
+            value: ContentValue::Text(Cow::Borrowed(delta.text)),
+            extra: Vec::new(),
+        }))
+    }
+
+    /// Learns the shape of a parsed frame, if it is a delta.
+    fn learn(&mut self, data: &[u8], frame: &Frame<'_>) {
+        let Some(text) = frame.appended_text() else { return };
+        self.template.learn(data, ChangingValues { text, number: frame.sequence_number, padding: None });
+        self.index = frame.index;
+        match (&mut self.message, frame.msg_id.as_deref()) {
+            (Some(known), Some(id)) => id.clone_into(known),
+            (known, id) => *known = id.map(str::to_owned),
+        }
+    }
 }
 
 impl AgentTurn for NativeTurn {
@@ -210,6 +251,9 @@ impl AgentTurn for NativeTurn {
 
     #[inline]
     fn on_frame(&mut self, frame: sse::Frame<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        if let Some(delta) = self.deltas.read(frame.data) {
+            return sink.emit(&delta);
+        }
         match Frame::parse_with(frame.data, &mut self.unescaped) {
             Some(parsed) if parsed.is_foreign() => match Complaint::from_unknown_object(frame.data) {
                 Some(complaint) => {
@@ -218,7 +262,10 @@ impl AgentTurn for NativeTurn {
                 }
                 None => self.reader.read(parsed, sink),
             },
-            Some(parsed) => self.reader.read(parsed, sink),
+            Some(parsed) => {
+                self.deltas.learn(frame.data, &parsed);
+                self.reader.read(parsed, sink)
+            }
             // Some servers send events without data, or `[DONE]` at the end: they report nothing.
             None if frame.is_done() || frame.data.trim_ascii().is_empty() => Ok(()),
             None => Err(garbage(frame.data)),
@@ -361,6 +408,56 @@ mod tests {
             assert_eq!(read(data).expect_err("garbage").kind, FaultKind::UpstreamGarbage);
         }
         assert_eq!(sink.0, 1);
+    }
+
+    /// The events of frames, as text.
+    #[derive(Default)]
+    struct EventTexts(Vec<String>);
+
+    impl EventSink for EventTexts {
+        fn emit(&mut self, event: &AgentEvent<'_>) -> Result<(), Fault> {
+            self.0.push(format!("{event:?}"));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn deltas_report_the_same_whether_they_are_parsed_or_not() {
+        let delta = |number: usize, text: &str, message: &str| {
+            format!(
+                r#"{{"sequence_number":{number},"object":"content","status":"in_progress","error":null,"type":"text","index":0,"delta":true,"msg_id":"{message}","text":"{text}"}}"#
+            )
+        };
+        let end = r#"{"sequence_number":12,"object":"content","status":"completed","type":"text","index":0,"delta":false,"msg_id":"m1","text":"all"}"#;
+        let extended = delta(13, "x", "m1").replace("\"error\":null", "\"error\":null,\"mood\":{\"a\":1}");
+        let frames = [
+            delta(1, "Hel", "m1"),
+            delta(9, "lo", "m1"),
+            delta(10, "a\\n\\u4f60", "m1"),
+            delta(11, "", "m1"),
+            delta(12, "other", "m2"),
+            delta(13, "again", "m1"),
+            end.to_owned(),
+            extended.clone(),
+            extended.replace("13", "14"),
+            delta(15, "x", "m1").replace("\"msg_id\":\"m1\",", ""),
+            delta(16, "y", "m1").replace("\"msg_id\":\"m1\",", ""),
+            delta(17, "z", "m1").replace("\"index\":0,", "\"index\":3,"),
+            delta(18, "z", "m1").replace("\"delta\":true", "\"delta\":false"),
+            delta(19, "z", "m1").replace("\"type\":\"text\"", "\"type\":\"refusal\""),
+            delta(20, "z", "m1").replace("\"sequence_number\":20", "\"sequence_number\":\"20\""),
+            delta(21, "z", "m1"),
+        ];
+
+        let (mut one, mut each) = (EventTexts::default(), EventTexts::default());
+        let mut turn = any_turn();
+        for frame in &frames {
+            let frame = sse::Frame { data: frame.as_bytes(), ..sse::Frame::default() };
+            turn.on_frame(frame, &mut one).expect("a frame");
+            any_turn().on_frame(frame, &mut each).expect("a frame");
+        }
+        assert_eq!(one.0, each.0);
+        assert_eq!(one.0.len(), frames.len());
     }
 
     #[test]

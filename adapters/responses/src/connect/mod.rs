@@ -5,6 +5,7 @@
 //! connection (`turn`), and keeps what the next request needs (`session`). Not here: what serves Responses to clients.
 
 mod calls;
+mod deltas;
 mod endpoint;
 mod errors;
 mod items;

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use interlingua_adapter_kit::delta_template::DeltaTemplate;
 use interlingua_adapter_kit::end_reason::EndReason;
 use interlingua_adapter_kit::wire_names::OriginalNames;
 use interlingua_core::agent_event::{
@@ -64,7 +65,11 @@ pub(super) struct Reader {
     pub(super) completes_incomplete: bool,
     started: bool,
     /// Text that is being unescaped.
-    scratch: String,
+    pub(super) scratch: String,
+    /// The shape of the last event, if it was a delta of a text.
+    pub(super) template: DeltaTemplate,
+    /// The item and the content of that delta.
+    pub(super) delta_place: (usize, Option<u32>),
 }
 
 impl Reader {
@@ -87,12 +92,20 @@ impl Reader {
             completes_incomplete: false,
             started: false,
             scratch: String::new(),
+            template: DeltaTemplate::default(),
+            delta_place: (0, None),
         }
     }
 
     /// Reads the data of a frame, or a whole body. `name`: the event's, if it has one.
     #[inline]
     pub(super) fn read(&mut self, data: &[u8], name: Option<&str>, sink: &mut dyn EventSink) -> Result<(), Fault> {
+        if let Some(read) = self.next_delta(data, sink) {
+            return read;
+        }
+        // Any other event may close the item, or open one with the same labels.
+        self.template.forget();
+
         let Some(event) = Event::parse(data) else {
             let repaired = json_repair::repaired(data).filter(|repaired| Event::parse(repaired.as_bytes()).is_some());
             let Some(repaired) = repaired else { return Err(garbage(data)) };
@@ -103,7 +116,7 @@ impl Reader {
             return sink.emit(&AgentEvent::KeepAlive);
         }
         if event.kind.is_some_and(|kind| kind.get() == "\"response.output_text.delta\"") {
-            return self.text_delta(&event, sink);
+            return self.text_delta(&event, data, sink);
         }
         let kind = text(event.kind);
         self.event(kind.as_deref().or(name).unwrap_or_default(), &event, data, sink)
@@ -111,31 +124,15 @@ impl Reader {
 
     /// Whether an event was read before a cut and is repeated now.
     fn skip_repeated(&mut self, event: &Event<'_>) -> bool {
-        let Some(sequence) = number(event.sequence_number) else { return false };
+        number(event.sequence_number).is_some_and(|sequence| self.is_repeated(sequence))
+    }
+
+    pub(super) fn is_repeated(&mut self, sequence: u64) -> bool {
         if self.repeated.is_some_and(|last| sequence <= last) {
             return true;
         }
         self.sequence = Some(sequence);
         false
-    }
-
-    /// The hot path.
-    #[inline]
-    fn text_delta(&mut self, event: &Event<'_>, sink: &mut dyn EventSink) -> Result<(), Fault> {
-        let Some(place) = self.place(event, SlotKind::Message, sink)? else { return Ok(()) };
-        let delta = lent_text(event.delta, &mut self.scratch);
-        if delta.is_empty() {
-            return sink.emit(&AgentEvent::KeepAlive);
-        }
-        self.slots.all[place].has_spoken = true;
-        let content = ContentEvent {
-            message: Some(Cow::Borrowed(&self.slots.all[place].id)),
-            index: index(event.content_index),
-            update: ContentUpdate::Append,
-            value: ContentValue::Text(Cow::Borrowed(delta)),
-            extra: Vec::new(),
-        };
-        sink.emit(&AgentEvent::Content(content))
     }
 
     fn event(&mut self, kind: &str, event: &Event<'_>, data: &[u8], sink: &mut dyn EventSink) -> Result<(), Fault> {
@@ -284,7 +281,12 @@ impl Reader {
     }
 
     /// The item of a piece of this kind. A piece that comes without an item opens one. None: its item has ended.
-    fn place(&mut self, event: &Event<'_>, kind: SlotKind, sink: &mut dyn EventSink) -> Result<Option<usize>, Fault> {
+    pub(super) fn place(
+        &mut self,
+        event: &Event<'_>,
+        kind: SlotKind,
+        sink: &mut dyn EventSink,
+    ) -> Result<Option<usize>, Fault> {
         let fits = if kind == SlotKind::Message {
             |kind| kind == SlotKind::Message
         } else {
@@ -593,52 +595,4 @@ fn incomplete(word: String) -> (String, String) {
 
 fn part_text(part: &RawValue) -> Raw<'_> {
     if part.get().starts_with('{') { Object::parse(part)?.get("text") } else { None }
-}
-
-#[cfg(test)]
-mod tests {
-    use interlingua_core::agent_event::AgentEvent;
-
-    use super::*;
-
-    /// The position of the last delta's text, and the number of deltas.
-    #[derive(Default)]
-    struct DeltaPosition {
-        count: usize,
-        at: usize,
-    }
-
-    impl EventSink for DeltaPosition {
-        fn emit(&mut self, event: &AgentEvent<'_>) -> Result<(), Fault> {
-            let AgentEvent::Content(content) = event else { return Ok(()) };
-            let ContentValue::Text(Cow::Borrowed(text)) = content.value else { panic!("{event:?} owns its text") };
-            assert!(matches!(content.message, Some(Cow::Borrowed(_))), "{event:?} owns its id");
-            assert_eq!(content.extra.capacity(), 0);
-            self.count += 1;
-            self.at = text.as_ptr().addr();
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn a_text_delta_allocates_nothing() {
-        let mut reader = Reader::new("answer".to_owned(), String::new());
-        let mut sink = DeltaPosition::default();
-        let added = br#"{"type":"response.output_item.added","output_index":0,"item":{"id":"m","type":"message"}}"#;
-        reader.read(added, None, &mut sink).expect("an item");
-
-        let plain = br#"{"type":"response.output_text.delta","item_id":"m","output_index":0,"content_index":0,"delta":"Hello"}"#;
-        reader.read(plain, None, &mut sink).expect("a delta");
-        let frame = plain.as_ptr_range();
-        assert!((frame.start.addr()..frame.end.addr()).contains(&sink.at), "the text is that of the frame");
-
-        let escaped = br#"{"type":"response.output_text.delta","item_id":"m","output_index":0,"content_index":0,"delta":"\"a\"\n\u00e9"}"#;
-        reader.read(escaped, None, &mut sink).expect("a delta");
-        let first = sink.at;
-        for _ in 0..10 {
-            reader.read(escaped, None, &mut sink).expect("a delta");
-            assert_eq!(sink.at, first, "the memory for unescaping is used again");
-        }
-        assert_eq!(sink.count, 12);
-    }
 }

@@ -22,6 +22,8 @@ pub(super) struct Event<'a> {
     pub(super) summary_index: Raw<'a>,
     pub(super) item_id: Raw<'a>,
     pub(super) delta: Raw<'a>,
+    /// Padding of random length, which hides the length of the delta from observers of the connection.
+    pub(super) obfuscation: Raw<'a>,
     pub(super) text: Raw<'a>,
     pub(super) refusal: Raw<'a>,
     pub(super) arguments: Raw<'a>,
@@ -66,6 +68,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Event<'a> {
                         "summary_index" => &mut event.summary_index,
                         "item_id" => &mut event.item_id,
                         "delta" => &mut event.delta,
+                        "obfuscation" => &mut event.obfuscation,
                         "text" | "transcript" => &mut event.text,
                         "refusal" => &mut event.refusal,
                         "arguments" => &mut event.arguments,
