@@ -71,7 +71,7 @@ async fn answer(
             request_log::record_caller(&request, &admitted.caller);
             let websocket = routed.endpoint().websocket.as_ref();
             let mut response = match websocket.filter(|_| request.headers().contains_key("upgrade")) {
-                Some(rules) => websocket::serve(&gateway, &routed, rules, admitted, &request, payload).await,
+                Some(rules) => Box::pin(websocket::serve(&gateway, &routed, rules, admitted, &request, payload)).await,
                 None => handle::answer(gateway, routed, admitted, body, request, payload).await,
             };
             access::add_headers(&route, rate.as_ref(), response.headers_mut());

@@ -63,8 +63,9 @@ pub(super) async fn answer(
     let mut exchange = (routed.endpoint().open)();
 
     let decoded = if body.len() > LARGE_BODY {
-        let (returned, decoded) =
-            decode_blocking(&gateway, &routed, exchange, &request, None, &admitted.caller, (body, reservation)).await;
+        let caller = &admitted.caller;
+        let decoding = decode_blocking(&gateway, &routed, exchange, &request, None, caller, (body, reservation));
+        let (returned, decoded) = Box::pin(decoding).await;
         exchange = returned;
         decoded
     } else {
@@ -95,8 +96,9 @@ pub(super) async fn answer(
                 fail(route, request.head(), &mut *exchange, &fault)
             }
         },
+        // In a box of its own: while the agent has not answered, the request needs no memory for its stream.
         Ok(ExchangeOutcome::Stream(source)) => {
-            stream(&gateway, route, &request, exchange, (source, scope), admitted).await
+            Box::pin(stream(&gateway, route, &request, exchange, (source, scope), admitted)).await
         }
         Err(fault) => fail(route, request.head(), &mut *exchange, &fault),
     }
@@ -391,6 +393,8 @@ async fn read_body(
     mut payload: Payload,
 ) -> Result<(Bytes, BodyReservation), Fault> {
     let limit = guard::max_body(gateway, &routed.route);
+    // Nearly all bodies arrive in one chunk, which is not copied then.
+    let mut first = Bytes::new();
     let mut body = BytesMut::new();
     let mut clock = BodyClock::new(gateway.settings().timeouts.body, Instant::now());
     loop {
@@ -402,19 +406,25 @@ async fn read_body(
         let Some(chunk) = chunk else { break };
         let chunk =
             chunk.map_err(|error| Fault::new(FaultKind::Malformed, "the body ended early").with_detail(error))?;
-        if body.len() + chunk.len() > limit {
+        if first.len() + body.len() + chunk.len() > limit {
             return Err(guard::too_large(limit));
         }
         reservation.grow(chunk.len())?;
         clock.received(chunk.len(), Instant::now());
+        if first.is_empty() && body.is_empty() {
+            first = chunk;
+            continue;
+        }
+        body.extend_from_slice(&std::mem::take(&mut first));
         body.extend_from_slice(&chunk);
     }
+    let body = if body.is_empty() { first } else { body.freeze() };
     if let Some(log) = request_log::get(request) {
         log.received(body.len() as u64);
     }
     info_of(request).clock.on_body_end();
     guard::body_type(routed.endpoint().reads, request.headers(), !body.is_empty())?;
-    Ok((body.freeze(), reservation))
+    Ok((body, reservation))
 }
 
 /// Answers a request that was refused before its body was read, in the format of its protocol.
