@@ -88,6 +88,11 @@ impl Observer {
         self.otlp.as_ref().and_then(|otlp| otlp.sample())
     }
 
+    /// True if requests are logged one by one, or sent to a collector.
+    pub(super) const fn wants_requests(&self) -> bool {
+        self.access.is_some() || self.otlp.is_some()
+    }
+
     /// Whether spans contain messages.
     pub(super) fn wants_content(&self) -> bool {
         self.otlp.as_ref().is_some_and(|otlp| otlp.wants_content())
@@ -151,7 +156,7 @@ impl Observer {
         let route = parts.route.clone().unwrap_or_else(|| Arc::from(""));
         self.metrics.count_request(&route, parts.protocol, status, parts.caller.as_ref());
         losses::report(&parts, &self.metrics);
-        if self.access.is_none() && self.otlp.is_none() {
+        if !self.wants_requests() {
             return;
         }
 

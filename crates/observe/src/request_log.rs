@@ -60,6 +60,12 @@ impl RequestLog {
         self.span().is_some_and(|span| span.sampled)
     }
 
+    /// True if the request is logged, or sent to a collector. Otherwise only its counters and its losses are used.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.observer.wants_requests()
+    }
+
     /// Whether its span is sent to a collector with messages.
     #[must_use]
     pub fn wants_content(&self) -> bool {

@@ -3,11 +3,12 @@
 //! Shared by the engine, which chooses endpoints, and the transport, which sends. No decision depends on it; the access
 //! log and spans read it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use interlingua_core::event::Millis;
 
+use super::pool::EndpointAddress;
 use interlingua_base::clock;
 
 /// The most requests sent again of which more than the number is noted.
@@ -20,8 +21,8 @@ pub struct Attempts(Mutex<AttemptLog>);
 /// The record of a turn's attempts.
 #[derive(Clone, Debug, Default)]
 pub struct AttemptLog {
-    /// The URL of the endpoint that was chosen last, without user info and query. `None`: none was.
-    pub endpoint: Option<String>,
+    /// The endpoint that was chosen last. `None`: none was.
+    pub endpoint: Option<Arc<EndpointAddress>>,
     /// When there was a place for the turn at an endpoint.
     pub placed_at: Option<Instant>,
     /// The number of retries.
@@ -35,17 +36,15 @@ pub struct AttemptLog {
 pub struct Retry {
     /// When it was known that it has to be.
     pub at: Millis,
-    /// The endpoint that did not take it.
-    pub endpoint: Option<String>,
     /// The code of the fault, or the status that it was answered with.
     pub reason: String,
 }
 
 impl Attempts {
     /// There is a place for the turn at this endpoint. `None`: the agent is in this process.
-    pub fn placed(&self, endpoint: Option<&str>) {
+    pub fn placed(&self, endpoint: Option<&Arc<EndpointAddress>>) {
         let mut noted = self.lock_log();
-        noted.endpoint = endpoint.map(str::to_owned);
+        noted.endpoint = endpoint.cloned();
         noted.placed_at.get_or_insert_with(Instant::now);
     }
 
@@ -54,7 +53,7 @@ impl Attempts {
         let mut noted = self.lock_log();
         noted.retries += 1;
         if noted.first_retries.len() < MAX_RETRIES {
-            let retry = Retry { at: clock::now(), endpoint: noted.endpoint.clone(), reason: reason.into() };
+            let retry = Retry { at: clock::now(), reason: reason.into() };
             noted.first_retries.push(retry);
         }
     }

@@ -101,7 +101,7 @@ impl Caller<'_> {
             }
             let key = seat.key().clone();
             prepared.home = Some(key.clone());
-            self.turn.attempts.placed(Some(seat.url()));
+            self.turn.attempts.placed(Some(seat.address()));
             // Do not await before `conversation` is set: it must own the seat if this future is dropped.
             let options = self.send_options(Some(seat));
             let started = conversation.insert(self.agent.upstream.start(&prepared.turn_request(self.agent), options)?);

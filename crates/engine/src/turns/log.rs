@@ -55,6 +55,13 @@ impl TurnReport<'_> {
 
 /// The turn for the access log, spans and GenAI metrics.
 fn turn_part(run: &ActiveRun, turn: &Turn, report: &TurnReport<'_>, request: &RequestLog) -> TurnPart {
+    let (provider, losses) = (Arc::clone(&turn.agent.protocol), report.losses.as_slice().to_vec());
+    if !request.is_wanted() {
+        // For the line of the losses.
+        let (run, agent) = (run.id().to_string(), turn.agent.name.clone());
+        return TurnPart { run, agent, provider, losses, ..TurnPart::default() };
+    }
+
     let failure = report.failure();
     let attempts = turn.attempts.take();
     let is_traced = request.is_sampled();
@@ -67,8 +74,8 @@ fn turn_part(run: &ActiveRun, turn: &Turn, report: &TurnReport<'_>, request: &Re
             run: run.id().to_string(),
             agent: turn.agent.name.clone(),
             agent_version: turn.agent.card.version.clone(),
-            provider: Arc::clone(&turn.agent.protocol),
-            server: attempts.endpoint.as_deref().and_then(host_and_port),
+            provider,
+            server: attempts.endpoint.as_ref().and_then(|endpoint| endpoint.server().cloned()),
             session: loggable(&view.run().session_id).into_owned(),
             outcome: state.as_str(),
             code: failure.map(|(code, ..)| loggable(code).into_owned()),
@@ -82,7 +89,7 @@ fn turn_part(run: &ActiveRun, turn: &Turn, report: &TurnReport<'_>, request: &Re
             usage: view.run().usage().and_then(observe::usage),
             retries: attempts.retries,
             first_retries: attempts.first_retries.into_iter().map(|retry| (retry.at, retry.reason)).collect(),
-            losses: report.losses.as_slice().to_vec(),
+            losses,
             answers: turn.answers,
             waits_for: waits.then_some(view.pending.len()),
             finish_reason: reason,
@@ -96,11 +103,6 @@ fn turn_part(run: &ActiveRun, turn: &Turn, report: &TurnReport<'_>, request: &Re
 /// A code that the gateway defines, or `_OTHER` for any other code.
 fn own_code(code: &str) -> &'static str {
     FaultKind::ALL.iter().map(|kind| kind.code()).find(|own| *own == code).unwrap_or("_OTHER")
-}
-
-fn host_and_port(url: &str) -> Option<(String, u16)> {
-    let url = url::Url::parse(url).ok()?;
-    Some((url.host_str()?.to_owned(), url.port_or_known_default()?))
 }
 
 /// The ids of the items that a turn answers, with their decisions.

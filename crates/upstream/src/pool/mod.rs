@@ -5,6 +5,7 @@
 //!
 //! Not here: sending requests ([`super::http`]), and which endpoint a session wants (the engine).
 
+mod address;
 mod budget;
 mod choice;
 mod health;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 use interlingua_core::{Fault, FaultKind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub use address::EndpointAddress;
 pub use budget::BudgetSettings;
 pub use health::{CheckThresholds, EjectSettings, Outcome, Reason};
 pub use key::EndpointKey;
@@ -103,8 +105,8 @@ pub struct EndpointPool {
     /// Number of times that a turn is begun again.
     retries: u32,
     settings: PoolSettings,
-    /// Name and shown URL of each endpoint.
-    endpoints: Vec<(EndpointKey, String)>,
+    /// Name and address of each endpoint.
+    endpoints: Vec<(EndpointKey, Arc<EndpointAddress>)>,
     state: Mutex<PoolState>,
     /// One for each endpoint, with a permit for each of its runs.
     places: Vec<Arc<Semaphore>>,
@@ -130,7 +132,10 @@ impl EndpointPool {
             retries,
             state: Mutex::new(PoolState::new(now(), &weights, state_settings, seed)),
             places: places.collect(),
-            endpoints: endpoints.into_iter().map(|(url, _)| (EndpointKey::new(&url), url)).collect(),
+            endpoints: endpoints
+                .into_iter()
+                .map(|(url, _)| (EndpointKey::new(&url), Arc::new(EndpointAddress::new(url))))
+                .collect(),
             settings,
         }
     }
@@ -182,7 +187,9 @@ impl EndpointPool {
             if endpoint.queued >= self.settings.queue {
                 let detail = format!(
                     "{} has {} runs, and {} wait",
-                    self.endpoints[index].1, self.settings.runs, endpoint.queued
+                    self.endpoints[index].1.url(),
+                    self.settings.runs,
+                    endpoint.queued
                 );
                 return Err(too_many_runs().with_detail(detail));
             }
@@ -193,7 +200,7 @@ impl EndpointPool {
         let place = tokio::time::timeout(self.settings.wait, Arc::clone(&self.places[index]).acquire_owned()).await;
         // The semaphore is never closed.
         place.ok().and_then(Result::ok).ok_or_else(|| {
-            let detail = format!("{} had no free place for {:?}", self.endpoints[index].1, self.settings.wait);
+            let detail = format!("{} had no free place for {:?}", self.endpoints[index].1.url(), self.settings.wait);
             too_many_runs().with_detail(detail)
         })
     }
@@ -246,11 +253,11 @@ impl EndpointPool {
         let (state, now) = (self.state(), now());
         let endpoints = self.endpoints.iter().zip(&state.endpoints).enumerate();
         endpoints
-            .map(|(index, ((key, url), endpoint))| {
+            .map(|(index, ((key, address), endpoint))| {
                 let (standing, reason) = state.standing(now, index);
                 EndpointStatus {
                     key: key.clone(),
-                    url: url.clone(),
+                    url: address.url().to_owned(),
                     state: match standing {
                         Availability::In => "up",
                         Availability::TrialDue => "trial",
@@ -288,7 +295,7 @@ impl EndpointPool {
     }
 
     fn log(&self, index: usize, change: Option<Change>) {
-        let (agent, endpoint) = (&*self.agent, &*self.endpoints[index].1);
+        let (agent, endpoint) = (&*self.agent, self.endpoints[index].1.url());
         match change {
             None => {}
             Some(Change::Ejected { pause, times, reason }) => {
@@ -352,9 +359,9 @@ impl EndpointPermit {
         self.index
     }
 
-    /// The endpoint's URL without query and user info.
+    /// The endpoint's address.
     #[must_use]
-    pub fn url(&self) -> &str {
+    pub fn address(&self) -> &Arc<EndpointAddress> {
         &self.pool.endpoints[self.index].1
     }
 
