@@ -161,6 +161,8 @@ fn run(gateway: &Gateway) -> i32 {
     match done {
         Ok(Ok(())) => 0,
         Ok(Err(error)) => {
+            // Before the last line of the output.
+            log_lines::flush();
             eprintln!("error: {}", error_line(&error));
             1
         }
@@ -197,6 +199,7 @@ fn load_watching(gateway: &Gateway, file: &Path) -> Result<LoadedConfig, i32> {
 fn print_warnings(diagnostics: &Diagnostics) {
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     if !diagnostics.is_empty() {
+        log_lines::flush();
         eprintln!("{}", diagnostics.render(colour));
     }
 }

@@ -22,9 +22,9 @@ pub(super) fn stop() -> std::io::Result<impl Future<Output = ()> + 'static> {
         any(&mut signals).await;
         tokio::task::spawn_local(async move {
             any(&mut signals).await;
+            log_lines::flush();
             // Not `eprintln!`, which panics if the terminal is closed.
             let _ = writeln!(std::io::stderr(), "second signal received: exiting immediately");
-            log_lines::flush();
             std::process::exit(1);
         });
     })

@@ -1,7 +1,8 @@
 //! Frames of a stream that differ in nothing but one text: the shape of the last such frame is kept, and the next one
 //! of the same shape is read without parsing it again.
 //!
-//! Not here: frames that are also numbered ([`crate::delta_template`]), and what a frame means. A reader learns a shape from a frame that it has parsed and that has no other effect.
+//! Not here: frames that are also numbered ([`crate::delta_template`]), and what a frame means. A reader learns a shape
+//! from a frame that it has parsed and that has no other effect.
 
 use std::ops::Range;
 
@@ -90,8 +91,12 @@ fn borrowed_place(frame: &[u8], text: &str) -> Option<Range<usize>> {
     (is_string && found == text.as_bytes()).then_some(start..start + text.len())
 }
 
-/// Where the only string of the frame stands that has escapes and is this text without them.
+/// The place of the only string of the frame that has escapes and is this text without them.
 fn escaped_place(frame: &[u8], text: &str, unescaped: &mut String) -> Option<Range<usize>> {
+    if text.contains(char::REPLACEMENT_CHARACTER) {
+        // It may replace half a surrogate, which no string without escapes contains: another string could be found.
+        return None;
+    }
     let (mut found, mut from) = (None, 0);
     while let Some(quote) = memchr::memchr(b'"', &frame[from..]) {
         let start = from + quote + 1;
@@ -158,6 +163,8 @@ mod tests {
             (r#"{"a":"\u4f60","text":"\n"}"#, "\n", true),
             // The two are ambiguous.
             (r#"{"a":"\n","text":"\n"}"#, "\n", false),
+            // The text is half a surrogate.
+            (r#"{"a":"\ufffd","text":"\ud83d"}"#, "\u{fffd}", false),
             (r#"{"a":"x","text":"one"}"#, "one", false),
             (r#"{"a":"x","text":"\n"#, "\n", false),
             (r#"{"a":"x","text":"\"#, "\n", false),
