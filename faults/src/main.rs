@@ -93,7 +93,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "replicas-first", limit: Duration::from_secs(180), run: replicas::first::run },
     Scenario { name: "replicas-paused", limit: Duration::from_secs(240), run: replicas::paused::run },
     Scenario { name: "replicas-cut", limit: Duration::from_secs(600), run: replicas::cut::run },
-    Scenario { name: "replicas-storm", limit: Duration::from_secs(4_500), run: replicas::storm::run },
+    Scenario { name: "replicas-storm", limit: Duration::from_secs(9_000), run: replicas::storm::run },
 ];
 
 fn main() -> ExitCode {

@@ -44,7 +44,7 @@ on_disconnect = "detach"
 [[routes]]
 protocol = "a2a"
 path = "/a2a/{agent}"
-options = { push_allow = ["127.0.0.1"], push_allow_http = true }
+options = { push_allow = ["127.0.0.1"], push_allow_http = true, task_ttl = "24h" }
 "#;
 
 /// A gateway and the way from it to the database.
