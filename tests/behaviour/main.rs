@@ -88,6 +88,7 @@ mod telemetry;
 mod tls;
 mod tokens;
 mod tracing;
+mod unstored;
 mod upstream_tls;
 mod websocket;
 mod worst;

@@ -66,6 +66,8 @@ pub(crate) struct Session {
     turn: Arc<tokio::sync::Mutex<()>>,
     /// True if the session ends with its connection and is not stored.
     in_memory: AtomicBool,
+    /// True if no client can name the session, so that only an answer to an open item leads to it.
+    is_unnamed: AtomicBool,
     /// True if `in_memory` was ever true.
     began_in_memory: AtomicBool,
     doc: Mutex<SessionDoc>,
@@ -171,6 +173,7 @@ impl Session {
             id: doc.id.clone(),
             turn: Arc::default(),
             in_memory: AtomicBool::new(false),
+            is_unnamed: AtomicBool::new(false),
             began_in_memory: AtomicBool::new(false),
             doc: Mutex::new(doc),
             stored: Mutex::new(None),
@@ -271,6 +274,13 @@ impl Session {
         }
     }
 
+    /// Keeps the session only for its run, unless the session was used before: no client can name it. It is stored once
+    /// it has open items.
+    pub(crate) fn keep_for_run(&self) {
+        self.is_unnamed.store(true, Ordering::Relaxed);
+        self.keep_in_memory();
+    }
+
     /// Stores the session from now on, although it was to end with its connection.
     pub(crate) fn store_from_now_on(&self) {
         self.in_memory.store(false, Ordering::Relaxed);
@@ -292,7 +302,8 @@ impl Session {
         if !self.lives_in_memory() {
             return Lifetime::Stored;
         }
-        if self.doc().waiting.open().any(|open| open.item.kind != PendingKind::Tool) {
+        let is_unnamed = self.is_unnamed.load(Ordering::Relaxed);
+        if self.doc().waiting.open().any(|open| is_unnamed || open.item.kind != PendingKind::Tool) {
             self.store_from_now_on();
             return Lifetime::Stored;
         }

@@ -59,6 +59,8 @@ struct RunContext<'a> {
     scope: &'a Scope,
     /// True if the run is not stored but kept by its connection.
     ends_with_connection: bool,
+    /// True if the run is not stored or kept anywhere: no client can name its session.
+    is_unnamed: bool,
 }
 
 impl SessionChooser {
@@ -72,7 +74,9 @@ impl SessionChooser {
         agent: &Agent,
         scope: &Scope,
     ) -> Result<SessionChoice, Fault> {
-        let context = RunContext { agent, scope, ends_with_connection: scope.keeps_in_connection(policy) };
+        let ends_with_connection = scope.keeps_in_connection(policy);
+        let is_unnamed = !policy.stored && !ends_with_connection;
+        let context = RunContext { agent, scope, ends_with_connection, is_unnamed };
         match thread {
             Thread::New | Thread::Continue(_) => {
                 if let Some(session) = self.pending_index.session_of_answers(spoken, agent, &scope.owner).await? {
@@ -143,7 +147,9 @@ impl SessionChooser {
 
     fn create(&self, context: RunContext<'_>) -> Arc<Session> {
         let session = self.sessions.create(&context.agent.name, &context.scope.owner);
-        if context.ends_with_connection {
+        if context.is_unnamed {
+            session.keep_for_run();
+        } else if context.ends_with_connection {
             session.keep_in_memory();
         }
         session
