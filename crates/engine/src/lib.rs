@@ -137,7 +137,7 @@ impl Engine {
         match call {
             Call::Run(call) => {
                 self.check_accepting()?;
-                self.0.first_turns.start(*call, scope).await
+                self.0.first_turns.start(call, scope).await
             }
             Call::Fetch(target) => {
                 let run = settled(runs, access.find(&target, scope).await?).await;

@@ -62,11 +62,33 @@ struct TurnPlan {
     attachments: Vec<(&'static str, Json)>,
 }
 
+/// A call whose run has started, or that needs none.
+#[allow(clippy::large_enum_variant, reason = "it lives for one call")]
+enum StartedCall {
+    Answered(Answer),
+    Waiting {
+        wanted: Wanted,
+        follower: Follower,
+        started: oneshot::Receiver<Result<(), Fault>>,
+        /// Held until the call is answered: the run can be found by then.
+        claim: Option<HeldClaim>,
+    },
+}
+
 impl FirstTurns {
     /// Starts a turn, of a new run unless the call continues one.
-    pub(crate) async fn start(&self, mut call: RunCall, scope: &Scope) -> Result<Answer, Fault> {
-        // Until the call is answered: the run can be found by then.
-        let _claim = HeldClaim::hold(self.runs.store(), call.claim.clone(), scope).await?;
+    pub(crate) async fn start(&self, call: Box<RunCall>, scope: &Scope) -> Result<Answer, Fault> {
+        // In a box of its own: a call that waits for its agent needs no memory for the start of the run.
+        match Box::pin(self.begin(call, scope)).await? {
+            StartedCall::Answered(answer) => Ok(answer),
+            StartedCall::Waiting { wanted, follower, started, claim: _claim } => {
+                wanted.respond(follower, started).await
+            }
+        }
+    }
+
+    async fn begin(&self, mut call: Box<RunCall>, scope: &Scope) -> Result<StartedCall, Fault> {
+        let claim = HeldClaim::hold(self.runs.store(), call.claim.clone(), scope).await?;
         let agent = self.agents.offered(&call.agent, &scope.agents)?;
         if self.runs.len() >= self.limits.runs {
             return Err(Fault::new(FaultKind::Overloaded, "too many runs are under way"));
@@ -83,7 +105,7 @@ impl FirstTurns {
 
         spent::check(self.runs.store(), &scope.caller).await?;
         if let Thread::Continue(id) = call.thread {
-            return self.later_turns.start(id, call, &agent, scope).await;
+            return self.later_turns.start(id, *call, &agent, scope).await.map(StartedCall::Answered);
         }
 
         if call.thread == Thread::New && self.agents.is_draining(&agent.name) {
@@ -94,7 +116,7 @@ impl FirstTurns {
         let (mut plan, named) = self.plan(call, agent, scope).await?;
         let place = match self.place(&mut plan, scope).await? {
             ControlFlow::Continue(place) => place,
-            ControlFlow::Break(answer) => return Ok(answer),
+            ControlFlow::Break(answer) => return Ok(StartedCall::Answered(answer)),
         };
 
         let first_event_timeout = match policy.first_response {
@@ -108,19 +130,20 @@ impl FirstTurns {
         }
 
         saved.await?;
-        Wanted { delivery, policy, first_event_timeout, turn: 0, is_duplicate: false }.respond(follower, started).await
+        let wanted = Wanted { delivery, policy, first_event_timeout, turn: 0, is_duplicate: false };
+        Ok(StartedCall::Waiting { wanted, follower, started, claim })
     }
 
     /// Counts the turn and chooses its session. Returns the session that the client named, too, if it resends its
     /// conversation.
     async fn plan(
         &self,
-        call: RunCall,
+        call: Box<RunCall>,
         agent: Arc<Agent>,
         scope: &Scope,
     ) -> Result<(TurnPlan, Option<Arc<Session>>), Fault> {
         let permits = TurnPermits::begin(&scope.caller, &agent)?;
-        let RunCall { id, delivery, thread, policy, labels, tags, attachments, .. } = call;
+        let RunCall { id, delivery, thread, policy, labels, tags, attachments, .. } = *call;
         let mut spoken = Spoken::new(call.request, call.preamble, call.answers, call.answer_policy);
         let chosen = self.sessions.choose(thread, &mut spoken, &policy, &agent, scope).await?;
         let SessionChoice { session, previous, guard, named } = chosen;
