@@ -10,7 +10,7 @@ mod stop;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -97,6 +97,8 @@ pub struct Body {
     ended: bool,
     /// The media type of the answer.
     media: String,
+    /// A chunk has all bytes that have arrived.
+    is_gathered: bool,
 }
 
 impl Body {
@@ -119,7 +121,14 @@ impl Body {
             broken: false,
             ended: false,
             media: String::new(),
+            is_gathered: false,
         }
+    }
+
+    /// A chunk has all bytes that have arrived, up to a limit: after it, there is nothing to read without waiting.
+    #[must_use]
+    pub fn gathered(self, is_gathered: bool) -> Self {
+        Self { is_gathered, ..self }
     }
 
     /// Names the media type that the agent gave its answer.
@@ -172,8 +181,17 @@ impl Body {
             return;
         }
 
+        let mut rest = 0;
+        // The end has nearly always arrived together with the last event.
+        loop {
+            match self.chunks.poll_next_unpin(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(Some(Ok(chunk))) if rest + chunk.len() <= REST => rest += chunk.len(),
+                Poll::Ready(_) => return,
+                Poll::Pending => break,
+            }
+        }
+
         tokio::spawn(tokio::time::timeout(MOMENT, async move {
-            let mut rest = 0;
             while let Some(Ok(chunk)) = self.chunks.next().await {
                 rest += chunk.len();
                 if rest > REST {
@@ -324,6 +342,12 @@ impl Conversation {
             Stage::Reading(body) => body.poll_chunk(context),
             _ => Poll::Ready(Ok(None)),
         }
+    }
+
+    /// True if a chunk has all bytes that have arrived, so that waiting for other tasks yields no more of them.
+    #[must_use]
+    pub fn is_gathered(&self) -> bool {
+        matches!(&self.stage, Stage::Reading(body) if body.is_gathered)
     }
 
     /// [`poll_chunk`](Self::poll_chunk), to be awaited.

@@ -140,20 +140,26 @@ impl<'a> Listener<'a> {
     /// Waits for the next chunk of an answer. `None`: the answer has ended.
     ///
     /// One packet can contain several chunks, which are published together: followers are woken when no further chunk
-    /// is ready after all other ready tasks have run.
+    /// is ready. If a task of its own reads the connection, it is ready after that task has run.
     async fn next_chunk(&mut self) -> Result<Option<Bytes>, Fault> {
         if self.unpublished >= MAX_BATCH_BYTES || (self.unpublished > 0 && self.run.cancel.is_set()) {
             self.run.notify();
             self.unpublished = 0;
+            if self.conversation.is_gathered() {
+                // Followers write before more is read: no other task limits how much an agent sends at once.
+                tokio::task::yield_now().await;
+            }
         }
 
         if self.unpublished > 0 {
             if let Poll::Ready(chunk) = poll_once(|context| self.conversation.poll_chunk(context)).await {
                 return chunk;
             }
-            tokio::task::yield_now().await;
-            if let Poll::Ready(chunk) = poll_once(|context| self.conversation.poll_chunk(context)).await {
-                return chunk;
+            if !self.conversation.is_gathered() {
+                tokio::task::yield_now().await;
+                if let Poll::Ready(chunk) = poll_once(|context| self.conversation.poll_chunk(context)).await {
+                    return chunk;
+                }
             }
 
             self.run.notify();

@@ -64,16 +64,16 @@ impl Agent {
     async fn ask_once(&self, ask: HttpRequest, endpoint: usize) -> Result<ProbeReply, Fault> {
         let known = AgentServers { endpoint, is_trusted: ask.is_trusted };
         let request = self.request(ask, endpoint, &TurnHeaders::default())?;
-        let url = request.url().clone();
-        let response = self.clients.send(request, self.is_own(known, &url))?.await;
-        let response = response.map_err(|error| failure::before_answer(error, &url))?;
-        let status = response.status().as_u16();
+        let is_own = Self::is_own(known, &request.target);
+        let answer = self.clients.send(&request, None, is_own, &Arc::default())?.await;
+        let answer = answer.map_err(|error| failure::before_answer(error, &request.target.url))?;
+        let status = answer.status.as_u16();
         let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-        let headers = response.headers().iter();
+        let headers = answer.headers.iter();
         let headers = headers.map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes()))).collect();
 
         let mut body = Vec::new();
-        let mut chunks = unpacked(response)?;
+        let mut chunks = unpacked(answer)?;
         while body.len() < MAX_BODY_BYTES
             && let Some(chunk) = chunks.next().await
         {

@@ -79,9 +79,9 @@ impl Agent {
         let request =
             HttpRequest { method: "GET", url: url.as_str().to_owned(), headers, body: Vec::new(), purpose, is_trusted };
         let request = self.request(request, endpoint, &TurnHeaders::default()).map_err(fault)?;
-        let sending = self.clients.send(request, true).map_err(fault)?;
-        let response = sending.await.map_err(|error| fatal(error_chain(&error.without_url())))?;
-        match response.status() {
+        let sending = self.clients.send(&request, None, true, &Arc::default()).map_err(fault)?;
+        let answer = sending.await.map_err(|error| fatal(error_chain(&error.without_url())))?;
+        match answer.status {
             status if status.is_success() => {}
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::GONE => {
                 return Err(NotFound::Here(None));
@@ -94,8 +94,8 @@ impl Agent {
             }
             status => return Err(fatal(format!("status {status}"))),
         }
-        let max_age = max_age(response.headers());
-        let mut chunks = unpacked(response).map_err(fault)?;
+        let max_age = max_age(&answer.headers);
+        let mut chunks = unpacked(answer).map_err(fault)?;
         let mut body = Vec::new();
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk.map_err(fault)?;

@@ -1,5 +1,7 @@
 //! Connections: one pool per thread, and for each request whether it got a new connection or a pooled one.
 //!
+//! Agents without TLS and without a proxy are requested by [`super::plain`], all others by reqwest.
+//!
 //! A thread drives the connections it opened itself, so an answer never wakes another thread. Pools are shared by all
 //! agents that a thread calls with the same limits, except for agents whose connections are made in a way of their own:
 //! with TLS settings or through a proxy.
@@ -13,25 +15,23 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::future::Either;
 use interlingua_core::{Fault, FaultKind};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::header::{self, HeaderValue};
+use reqwest::header::{self, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Request, Response, Url};
+use reqwest::{Client, Request, Url};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 use url::Host;
 
+use super::answer::{Answer, ClientError};
+use super::plain::{self, IDLE_TIMEOUT, POOL_SIZE, PlainRequest};
+use super::request::OutgoingRequest;
 use crate::tls;
 use interlingua_base::tls::ClientTls;
-
-/// Time that an unused connection is kept: less than the five seconds after which common servers close it, so that a
-/// request rarely uses a connection that is being closed.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
-/// Number of unused connections that a thread keeps for one host.
-const POOL_SIZE: usize = 64;
 
 thread_local! {
     static CLIENTS: RefCell<Vec<CachedClient>> = const { RefCell::new(Vec::new()) };
@@ -110,20 +110,39 @@ impl ClientPool {
         self.0.connect
     }
 
-    /// Sends a request by this thread's client. `is_own`: it goes to a server of the agent, which has the origin of the
-    /// endpoint or a host that the operator allowed.
+    /// Sends a request by this thread's client. `extra` replaces the header of its name. `is_own`: the request goes to a
+    /// server of the agent, which has the origin of the endpoint or a host that the operator allowed. `attempt` notes the
+    /// progress.
     pub(super) fn send(
         &self,
-        mut request: Request,
+        request: &OutgoingRequest,
+        extra: Option<&(HeaderName, HeaderValue)>,
         is_own: bool,
-    ) -> Result<impl Future<Output = reqwest::Result<Response>> + use<>, Fault> {
+        attempt: &Arc<Attempt>,
+    ) -> Result<impl Future<Output = Result<Answer, ClientError>> + Send + use<>, Fault> {
+        if request.target.is_plain && self.0.proxy.is_none() {
+            let request = PlainRequest {
+                method: &request.method,
+                authority: &request.target.authority,
+                host: &request.target.host,
+                path: &request.target.path,
+                headers: &request.headers,
+                extra,
+                body: request.body.as_ref(),
+            };
+            let sending = plain::send(&request, self.0.connect, Arc::clone(attempt));
+            return Ok(Either::Left(async move { sending.await.map(Answer::of_plain).map_err(ClientError::Plain) }));
+        }
+
+        let mut request = request.to_client_request(extra);
         let secure = request.url().scheme() == "https";
         let to = match &self.0.server_name {
             _ if !is_own => KeyedDestination::Foreign,
             Some(name) if secure => pin(&mut request, name)?,
             _ => KeyedDestination::Own,
         };
-        Ok(self.client(secure, to)?.execute(request))
+        let sending = attempt.watch(self.client(secure, to)?.execute(request));
+        Ok(Either::Right(async move { sending.await.map(Answer::of_client).map_err(ClientError::Client) }))
     }
 
     fn client(&self, secure: bool, to: KeyedDestination) -> Result<Client, Fault> {
@@ -232,8 +251,18 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
+    /// A new connection is requested.
+    pub(super) fn note_dial(&self) {
+        self.dialled.store(true, Ordering::Relaxed);
+    }
+
+    /// The connection is open. Keeps the time of the first one: a request may be sent again over a second one.
+    pub(super) fn note_connection(&self) {
+        let _ = self.connected.set(Instant::now());
+    }
+
     /// Notes what happens while `sending` is polled.
-    pub(super) fn watch<F: Future>(self: &Arc<Self>, sending: F) -> impl Future<Output = F::Output> + use<F> {
+    fn watch<F: Future>(self: &Arc<Self>, sending: F) -> impl Future<Output = F::Output> + use<F> {
         ATTEMPT.scope(Arc::clone(self), sending)
     }
 
@@ -282,14 +311,13 @@ where
     fn call(&mut self, target: R) -> Self::Future {
         let attempt = ATTEMPT.try_with(Arc::clone).ok();
         if let Some(attempt) = &attempt {
-            attempt.dialled.store(true, Ordering::Relaxed);
+            attempt.note_dial();
         }
         let connecting = self.0.call(target);
         Box::pin(async move {
             let connection = connecting.await?;
             if let Some(attempt) = attempt {
-                // Keeps the time of the first connection: a request may be sent again over a second one.
-                let _ = attempt.connected.set(Instant::now());
+                attempt.note_connection();
             }
             Ok(connection)
         })

@@ -9,11 +9,12 @@ use interlingua_core::fault::error_chain;
 use interlingua_core::{Fault, FaultKind};
 use reqwest::Url;
 
+use super::answer::ClientError;
 use crate::scheme_error::{SPEAKS_HTTP, is_answer_in_clear};
 use interlingua_base::secrets;
 
 /// An error before the head of an answer was received. The log gets the URL without its query and user info.
-pub(super) fn before_answer(error: reqwest::Error, url: &Url) -> Fault {
+pub(super) fn before_answer(error: ClientError, url: &Url) -> Fault {
     let error = error.without_url();
     let (kind, message) = if error.is_connect() && error.is_timeout() {
         (FaultKind::UpstreamTimeout, "the agent did not accept a connection in time")
@@ -23,15 +24,12 @@ pub(super) fn before_answer(error: reqwest::Error, url: &Url) -> Fault {
         (FaultKind::UpstreamUnreachable, "the agent could not be reached")
     } else if error.is_timeout() {
         (FaultKind::UpstreamTimeout, "the agent did not begin to answer in time")
+    } else if error.is_parse() {
+        // No HTTP, or a head that is too large.
+        (FaultKind::UpstreamGarbage, "the head of the agent's answer could not be read")
     } else {
-        match cause::<hyper::Error>(&error) {
-            // No HTTP, or a head that is too large.
-            Some(http) if http.is_parse() => {
-                (FaultKind::UpstreamGarbage, "the head of the agent's answer could not be read")
-            }
-            // The agent may or may not have processed the request.
-            _ => (FaultKind::UpstreamTruncated, "the agent closed the connection before it answered"),
-        }
+        // The agent may or may not have processed the request.
+        (FaultKind::UpstreamTruncated, "the agent closed the connection before it answered")
     };
     let cause = if is_answer_in_clear(&error) {
         format!("{SPEAKS_HTTP}: write http:// in its url")
@@ -44,10 +42,18 @@ pub(super) fn before_answer(error: reqwest::Error, url: &Url) -> Fault {
 
 /// An error in the middle of an answer.
 pub(super) fn in_answer(error: reqwest::Error) -> Fault {
-    let error = error.without_url();
-    let garbage = cause::<io::Error>(&error)
+    broken_off(error.without_url())
+}
+
+/// The same, read by a connection without a client library.
+pub(super) fn in_plain_answer(error: hyper::Error) -> Fault {
+    broken_off(error)
+}
+
+fn broken_off(error: impl Error + Send + Sync + 'static) -> Fault {
+    let is_garbage = cause::<io::Error>(&error)
         .is_some_and(|error| matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput));
-    let (kind, message) = if garbage {
+    let (kind, message) = if is_garbage {
         (FaultKind::UpstreamGarbage, "the agent's answer is not framed as HTTP wants it")
     } else {
         (FaultKind::UpstreamTruncated, "the connection to the agent broke in the middle of its answer")
@@ -60,21 +66,13 @@ pub(super) fn timed_out(message: &'static str, detail: impl fmt::Display) -> Fau
     Fault::new(FaultKind::UpstreamTimeout, message).with_detail(detail)
 }
 
-/// True if the agent closed the connection, false if it sent something that is not HTTP.
-pub(super) fn is_disconnect(error: &reqwest::Error) -> bool {
-    match cause::<hyper::Error>(error) {
-        Some(http) => !http.is_parse() && !http.is_user(),
-        None => false,
-    }
-}
-
 /// A URL as the log may show it: without query and user info.
 pub(super) fn shown(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
 }
 
 /// The first cause of a type.
-fn cause<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+pub(super) fn cause<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
     let mut next = Some(error);
     while let Some(cause) = next {
         if let Some(found) = cause.downcast_ref() {

@@ -10,9 +10,10 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use interlingua_core::connector::HttpRequest;
 use interlingua_core::{Fault, FaultKind};
-use reqwest::{Response, Url};
+use reqwest::Url;
 use tokio::time::{Instant, timeout};
 
+use super::answer::Answer;
 use super::card::max_age;
 use super::kept::PublishedDocument;
 use super::{Agent, Resend, failure, unpacked};
@@ -63,10 +64,10 @@ impl Agent {
     ) -> Result<FreshDocument<PublishedDocument>, SendError> {
         let request = self.request(ask, resend.endpoint, &TurnHeaders::default())?;
         match self.send(request, &resend, Instant::now()).await {
-            Ok(response) => {
-                let max_age = max_age(response.headers());
+            Ok(answer) => {
+                let max_age = max_age(&answer.headers);
                 Ok(FreshDocument {
-                    document: PublishedDocument::Document(self.document(response).await?.into()),
+                    document: PublishedDocument::Document(self.document(answer).await?.into()),
                     max_age,
                 })
             }
@@ -78,8 +79,8 @@ impl Agent {
     }
 
     /// Reads a complete document.
-    pub(super) async fn document(&self, response: Response) -> Result<Vec<u8>, Fault> {
-        let mut chunks = unpacked(response)?;
+    pub(super) async fn document(&self, answer: Answer) -> Result<Vec<u8>, Fault> {
+        let mut chunks = unpacked(answer)?;
         let read = timeout(self.settings.first_byte, async {
             let mut document = Vec::new();
             while let Some(chunk) = chunks.next().await {

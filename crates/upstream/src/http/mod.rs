@@ -17,14 +17,17 @@
 //! Not here: the content of requests and the meaning of answers (connectors), and the requests of one turn
 //! ([`super::Conversation`]).
 
+mod answer;
 mod asking;
 mod card;
 mod client_pool;
 mod failure;
 mod kept;
 mod lookup;
+mod plain;
 mod probe;
 mod request;
+mod target;
 mod unpack;
 
 use std::sync::Arc;
@@ -33,14 +36,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt};
-use futures_util::stream::{BoxStream, StreamExt};
+use futures_util::stream::{BoxStream, StreamExt as _};
 use interlingua_core::capability::UpstreamCapabilities;
 use interlingua_core::connector::{Connector, HttpRequest, Purpose, TurnRequest};
 use interlingua_core::probe::Finding;
 use interlingua_core::well_known::{FetchedDocument, WellKnownDocument};
 use interlingua_core::{Fault, FaultKind};
+use reqwest::Url;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Request, Response, Url};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -50,9 +53,12 @@ use super::{
     Attempts, Body, Conversation, Form, Identity, OwnListeners, RefusalDetails, Reply, ResponseTimeouts, SendCause,
     SendError, SendOptions, SendProgress, StopAnswer, Transport, Upstream,
 };
+use answer::Answer;
 use client_pool::{Attempt, ClientPool};
 use interlingua_base::secrets;
 use kept::{Cards, Lookups, no_cards, no_lookups};
+use request::OutgoingRequest;
+use target::{Target, Targets};
 
 pub use client_pool::{ConnectionSettings, Proxy};
 
@@ -153,6 +159,7 @@ struct Agent {
     clients: ClientPool,
     cards: Cards,
     lookups: Lookups,
+    targets: Targets,
 }
 
 impl HttpUpstream {
@@ -187,6 +194,7 @@ impl HttpUpstream {
             headers,
             clients,
             cards: no_cards(),
+            targets: Targets::default(),
         })))
     }
 }
@@ -300,13 +308,13 @@ impl Transport for HttpTransport {
         }
         let request = agent.request(request, self.endpoint, &self.headers);
         async move {
-            let response = agent.send(request?, &resend, since).await?;
+            let answer = agent.send(request?, &resend, since).await?;
             let reply = match purpose {
                 Purpose::Ask => {
                     is_answered.store(true, Ordering::Relaxed);
-                    agent.answer(response, since).map(|body| Reply::Answer(Box::new(body)))?
+                    agent.answer(answer, since).map(|body| Reply::Answer(Box::new(body)))?
                 }
-                Purpose::Lookup | Purpose::Published => Reply::Document(agent.document(response).await?.into()),
+                Purpose::Lookup | Purpose::Published => Reply::Document(agent.document(answer).await?.into()),
             };
             Ok(reply)
         }
@@ -323,11 +331,11 @@ impl Transport for HttpTransport {
 
 impl Agent {
     /// Sends a request, again if that is safe, and waits for the head of a success.
-    async fn send(&self, request: Request, resend: &Resend, since: Instant) -> Result<Response, SendError> {
+    async fn send(&self, request: OutgoingRequest, resend: &Resend, since: Instant) -> Result<Answer, SendError> {
         let mut retried = 0;
         loop {
             let error = match self.attempt(&request, resend, since).await {
-                Ok(response) => return Ok(response),
+                Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
             let pause = retry_after_of(&error).unwrap_or(RETRY_PAUSE * 2_u32.saturating_pow(retried));
@@ -347,19 +355,19 @@ impl Agent {
     /// Tells the agent to stop.
     async fn stop(
         &self,
-        mut request: Request,
+        request: OutgoingRequest,
         known: AgentServers,
         caller: Option<&CallerHeader>,
     ) -> Result<StopAnswer, Fault> {
         let limit = self.clients.connect() + REFUSAL_TIMEOUT;
         let sent = async {
-            self.identify(&mut request, known, caller)?;
-            let url = request.url().clone();
-            let is_own = self.is_own(known, &url);
-            let response = self.clients.send(request, is_own)?.await;
-            let response = response.map_err(|error| failure::before_answer(error, &url))?;
-            let status = response.status().as_u16();
-            Ok(StopAnswer { status, body: self.beginning_of(response).await.into_bytes() })
+            let target = &request.target;
+            let identity = Self::identity(target, known, caller)?;
+            let is_own = Self::is_own(known, target);
+            let answer = self.clients.send(&request, identity.as_ref(), is_own, &Arc::default())?.await;
+            let answer = answer.map_err(|error| failure::before_answer(error, &target.url))?;
+            let status = answer.status.as_u16();
+            Ok(StopAnswer { status, body: self.beginning_of(answer).await.into_bytes() })
         };
         timeout(limit, sent).await.unwrap_or_else(|_| {
             let detail = format_args!("no answer to the request to stop after {limit:?}");
@@ -368,21 +376,21 @@ impl Agent {
     }
 
     /// Sends a request once and waits for the head of the answer.
-    async fn attempt(&self, request: &Request, resend: &Resend, since: Instant) -> Result<Response, SendError> {
-        let url = request.url().clone();
-        let mut request = request.try_clone().expect("a body in memory can be sent twice");
-        self.identify(&mut request, resend.known(), resend.caller.as_ref())?;
+    async fn attempt(&self, request: &OutgoingRequest, resend: &Resend, since: Instant) -> Result<Answer, SendError> {
+        let target = &request.target;
+        let identity = Self::identity(target, resend.known(), resend.caller.as_ref())?;
         let attempt = Arc::new(Attempt::default());
-        let sending = attempt.watch(self.clients.send(request, self.is_own(resend.known(), &url))?);
+        let is_own = Self::is_own(resend.known(), target);
+        let sending = self.clients.send(request, identity.as_ref(), is_own, &attempt)?;
         tokio::pin!(sending);
 
         let began = Instant::now();
         let settings = &self.settings;
         let ends = since + settings.total;
         let mut silent = began + settings.first_byte;
-        let response = loop {
+        let answer = loop {
             match timeout_at(silent.min(ends), &mut sending).await {
-                Ok(response) => break response,
+                Ok(answer) => break answer,
                 Err(_) if Instant::now() >= ends => {
                     return Err(SendError::from(failure::timed_out(
                         "the agent took too long to answer",
@@ -402,53 +410,55 @@ impl Agent {
                 }
             }
         };
-        match response {
-            Ok(response) if response.status().is_success() => Ok(response),
-            Ok(response) => {
+        match answer {
+            Ok(answer) if answer.status.is_success() => Ok(answer),
+            Ok(answer) => {
                 // An agent that is not available says itself that it did not work on the request.
-                let is_unavailable = response.status() == reqwest::StatusCode::SERVICE_UNAVAILABLE;
+                let is_unavailable = answer.status == reqwest::StatusCode::SERVICE_UNAVAILABLE;
                 let reach = if is_unavailable { SendProgress::NotTaken } else { SendProgress::Maybe };
-                Err(SendError { cause: SendCause::Refused(self.refusal(response, &url).await), reach })
+                Err(SendError { cause: SendCause::Refused(self.refusal(answer, target).await), reach })
             }
             Err(error) => {
-                let stale = !attempt.dialled() && began.elapsed() < STALE_CONNECTION && failure::is_disconnect(&error);
+                let stale = !attempt.dialled() && began.elapsed() < STALE_CONNECTION && error.is_disconnect();
                 let reach = match (stale, error.is_connect()) {
                     (true, _) => SendProgress::NotTaken,
                     (false, true) => SendProgress::NotSent,
                     (false, false) => SendProgress::Maybe,
                 };
-                Err(SendError { cause: SendCause::Fault(failure::before_answer(error, &url)), reach })
+                Err(SendError { cause: SendCause::Fault(failure::before_answer(error, &target.url)), reach })
             }
         }
     }
 
-    fn answer(&self, response: Response, since: Instant) -> Result<Body, Fault> {
-        let form = form(response.headers())?;
-        let media = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    fn answer(&self, answer: Answer, since: Instant) -> Result<Body, Fault> {
+        let form = form(&answer.headers)?;
+        let media = answer.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
         let media = String::from_utf8_lossy(media).into_owned();
-        let chunks = unpacked(response)?;
+        let is_gathered = answer.is_gathered;
+        let chunks = unpacked(answer)?;
         let timeouts = ResponseTimeouts::new(since, self.settings.idle, self.settings.total);
-        Ok(Body::new(chunks, form, self.settings.max_event, Some(timeouts)).with_media(media))
+        Ok(Body::new(chunks, form, self.settings.max_event, Some(timeouts)).with_media(media).gathered(is_gathered))
     }
 
-    async fn refusal(&self, response: Response, url: &Url) -> RefusalDetails {
-        let status = response.status().as_u16();
-        let retry_after = retry_after(response.headers());
-        let target = response.headers().get(header::LOCATION).and_then(|target| url.join(target.to_str().ok()?).ok());
-        let body = self.beginning_of(response).await;
+    async fn refusal(&self, answer: Answer, target: &Target) -> RefusalDetails {
+        let status = answer.status.as_u16();
+        let retry_after = retry_after(&answer.headers);
+        let location = answer.headers.get(header::LOCATION);
+        let location = location.and_then(|location| target.url.join(location.to_str().ok()?).ok());
+        let body = self.beginning_of(answer).await;
         // The operator must see the requested URL and the target of a redirect: both without parts that may contain
         // secrets.
-        let asked = match target.filter(|_| (300..400).contains(&status)) {
-            Some(target) => format!("{} answered {status}, to {}", failure::shown(url), failure::shown(&target)),
-            None => format!("{} answered {status}", failure::shown(url)),
+        let asked = match location.filter(|_| (300..400).contains(&status)) {
+            Some(location) => format!("{} answered {status}, to {}", target.shown(), failure::shown(&location)),
+            None => format!("{} answered {status}", target.shown()),
         };
         RefusalDetails { status, body, retry_after, asked }
     }
 
     /// The beginning of an answer's body, up to the limit of a refusal.
-    async fn beginning_of(&self, response: Response) -> String {
+    async fn beginning_of(&self, answer: Answer) -> String {
         let mut body = Vec::new();
-        if let Ok(mut chunks) = unpacked(response) {
+        if let Ok(mut chunks) = unpacked(answer) {
             // The part that was read until then is used.
             let _ = timeout(REFUSAL_TIMEOUT.min(self.settings.idle), async {
                 while body.len() < MAX_REFUSAL_BYTES
@@ -506,8 +516,8 @@ fn form(headers: &HeaderMap) -> Result<Form, Fault> {
 }
 
 /// The body, decompressed if the agent compressed it without being asked.
-fn unpacked(response: Response) -> Result<BoxStream<'static, Result<Bytes, Fault>>, Fault> {
-    let encoding = response.headers().get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes).unwrap_or_default();
+fn unpacked(answer: Answer) -> Result<BoxStream<'static, Result<Bytes, Fault>>, Fault> {
+    let encoding = answer.headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes).unwrap_or_default();
     let coding = encoding.trim_ascii().to_ascii_lowercase();
     let plain = match coding.as_slice() {
         b"" | b"identity" => true,
@@ -520,8 +530,7 @@ fn unpacked(response: Response) -> Result<BoxStream<'static, Result<Bytes, Fault
             .with_detail(format_args!("content-encoding: {}", String::from_utf8_lossy(other))));
         }
     };
-    let body = response.bytes_stream().map(|chunk| chunk.map_err(failure::in_answer));
-    Ok(if plain { body.boxed() } else { unpack::gzip(body.boxed()).boxed() })
+    Ok(if plain { answer.body } else { unpack::gzip(answer.body).boxed() })
 }
 
 /// Parses `retry-after`: seconds, or a date. At most a day, since clients receive it.

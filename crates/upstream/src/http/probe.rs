@@ -43,10 +43,10 @@ impl Agent {
             HttpRequest { method: "GET", url: url.into(), headers, body: Vec::new(), purpose, is_trusted: false };
         let request = self.request(request, endpoint, &TurnHeaders::default())?;
 
-        let answer = timeout(check.timeout, self.clients.send(request, true)?).await;
+        let answer = timeout(check.timeout, self.clients.send(&request, None, true, &Arc::default())?).await;
         match answer {
-            Ok(Ok(response)) if response.status().is_success() => Ok(()),
-            Ok(Ok(response)) => Err(failed(format!("status {}", response.status()))),
+            Ok(Ok(answer)) if answer.status.is_success() => Ok(()),
+            Ok(Ok(answer)) => Err(failed(format!("status {}", answer.status))),
             Ok(Err(error)) => Err(failed(interlingua_core::fault::error_chain(&error.without_url()))),
             Err(_) => Err(failed(format!("no answer after {:?}", check.timeout))),
         }

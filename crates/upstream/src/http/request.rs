@@ -1,13 +1,38 @@
 //! Requests as they go out: whose headers win, and which origin gets the agent's credentials.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use interlingua_core::connector::HttpRequest;
 use interlingua_core::{Fault, FaultKind};
-use reqwest::header::{self, HeaderName, HeaderValue};
-use reqwest::{Request, Url};
+use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Request};
 
+use super::target::Target;
 use super::{Agent, AgentServers};
 use crate::headers::{CallerHeader, TurnHeaders};
+
+/// A request as it goes out, except for the header with the caller's identity.
+pub(super) struct OutgoingRequest {
+    pub(super) method: Method,
+    pub(super) target: Arc<Target>,
+    pub(super) headers: HeaderMap,
+    /// `None`: the request announces no body.
+    pub(super) body: Option<Bytes>,
+}
+
+impl OutgoingRequest {
+    /// The request for the client library. `extra` replaces the header of its name.
+    pub(super) fn to_client_request(&self, extra: Option<&(HeaderName, HeaderValue)>) -> Request {
+        let mut request = Request::new(self.method.clone(), self.target.url.clone());
+        request.headers_mut().clone_from(&self.headers);
+        if let Some((name, value)) = extra {
+            request.headers_mut().insert(name.clone(), value.clone());
+        }
+        *request.body_mut() = self.body.clone().map(Into::into);
+        request
+    }
+}
 
 impl Agent {
     /// The request as it goes out. The operator's headers win over the protocol's, these over the client's trace.
@@ -16,17 +41,16 @@ impl Agent {
         ask: HttpRequest,
         endpoint: usize,
         TurnHeaders { trace, forwarded, .. }: &TurnHeaders,
-    ) -> Result<Request, Fault> {
-        let url = Url::parse(&ask.url).map_err(|error| wrong(format!("{}: {error}", ask.url)))?;
+    ) -> Result<OutgoingRequest, Fault> {
+        let target = self.targets.get(&ask.url, endpoint, &self.endpoints)?;
         let method = ask.method.parse().map_err(|_| wrong(format!("{} is no method", ask.method)))?;
         // A card may name any URL: none of the gateway itself, whose admin listener may need no key on this machine.
-        if ask.is_trusted && self.settings.own_listeners.include(&url) {
+        if ask.is_trusted && self.settings.own_listeners.include(&target.url) {
             let message = "the agent's card names an address of the gateway itself";
-            return Err(Fault::new(FaultKind::UpstreamRefused, message).with_detail(super::failure::shown(&url)));
+            return Err(Fault::new(FaultKind::UpstreamRefused, message).with_detail(target.shown()));
         }
-        let its_own = self.is_own(AgentServers { endpoint, is_trusted: ask.is_trusted }, &url);
-        let mut request = Request::new(method, url);
-        let headers = request.headers_mut();
+        let its_own = Self::is_own(AgentServers { endpoint, is_trusted: ask.is_trusted }, &target);
+        let mut headers = HeaderMap::with_capacity(16);
         headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json;q=0.9"));
         // Compressed frames would wait for one another.
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -60,34 +84,27 @@ impl Agent {
             headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
         }
         // A GET without a body must not announce one.
-        if !ask.body.is_empty() || ask.method != "GET" {
-            *request.body_mut() = Some(Bytes::from(ask.body).into());
-        }
-        Ok(request)
+        let body = (!ask.body.is_empty() || ask.method != "GET").then(|| Bytes::from(ask.body));
+        Ok(OutgoingRequest { method, target, headers, body })
     }
 
-    /// Says who calls, unless the request goes to another origin. Done for each attempt: a token is used once.
-    pub(super) fn identify(
-        &self,
-        request: &mut Request,
+    /// The header that says who calls. `None`: the caller is anonymous, or the request goes to another origin. Made for
+    /// each attempt: a token is used once.
+    pub(super) fn identity(
+        target: &Target,
         known: AgentServers,
         caller: Option<&CallerHeader>,
-    ) -> Result<(), Fault> {
-        if let Some(caller) = caller
-            && self.is_own(known, request.url())
-        {
-            let (name, value) = caller.header();
-            let value = HeaderValue::from_str(&value).map_err(|_| wrong(format!("the value of header {name}")))?;
-            request.headers_mut().insert(HeaderName::from_static(name), value);
-        }
-        Ok(())
+    ) -> Result<Option<(HeaderName, HeaderValue)>, Fault> {
+        let Some(caller) = caller.filter(|_| Self::is_own(known, target)) else { return Ok(None) };
+        let (name, value) = caller.header();
+        let value = HeaderValue::from_str(&value).map_err(|_| wrong(format!("the value of header {name}")))?;
+        Ok(Some((HeaderName::from_static(name), value)))
     }
 
-    /// True if a URL has the origin of this endpoint, or the operator allowed its host for the agent: such a server may
+    /// True if a URL has the origin of its endpoint, or the operator allowed its host for the agent: such a server may
     /// know what the agent knows.
-    pub(super) fn is_own(&self, known: AgentServers, url: &Url) -> bool {
-        let own = self.endpoints[known.endpoint].url.as_ref();
-        known.is_trusted || own.is_none_or(|own| own.origin() == url.origin())
+    pub(super) fn is_own(known: AgentServers, target: &Target) -> bool {
+        known.is_trusted || target.has_own_origin
     }
 }
 
