@@ -59,7 +59,7 @@ struct RunContext<'a> {
     scope: &'a Scope,
     /// True if the run is not stored but kept by its connection.
     ends_with_connection: bool,
-    /// True if the run is not stored or kept anywhere: no client can name its session.
+    /// True if the run is not stored or kept anywhere, and no client can name a session that is created for it.
     is_unnamed: bool,
 }
 
@@ -75,7 +75,9 @@ impl SessionChooser {
         scope: &Scope,
     ) -> Result<SessionChoice, Fault> {
         let ends_with_connection = scope.keeps_in_connection(policy);
-        let is_unnamed = !policy.stored && !ends_with_connection;
+        // The session of a resent conversation is found by that conversation.
+        let is_resent = matches!(thread, Thread::Resent(_));
+        let is_unnamed = !policy.stored && !ends_with_connection && !is_resent;
         let context = RunContext { agent, scope, ends_with_connection, is_unnamed };
         match thread {
             Thread::New | Thread::Continue(_) => {
