@@ -2,11 +2,12 @@
 
 use std::mem;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
 use hyper::body::{Body as _, Incoming};
+use tokio::task::coop;
 
 use super::idle::Reuse;
 use super::link::Link;
@@ -43,6 +44,8 @@ impl Stream for Body {
     type Item = Result<Bytes, hyper::Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        // Yields during a flood: only this task reads it, and one read of the socket can contain many chunks.
+        let turn = ready!(coop::poll_proceed(context));
         let this = &mut *self;
         let without_effect = &mut Context::from_waker(Waker::noop());
         let mut gathered = Gathered::default();
@@ -73,6 +76,7 @@ impl Stream for Body {
         }
 
         if gathered.len() > 0 {
+            turn.made_progress();
             return Poll::Ready(Some(Ok(gathered.into_bytes())));
         }
         Poll::Ready(this.failed.take().map(Err))
