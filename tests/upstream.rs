@@ -343,6 +343,28 @@ async fn an_endless_response_head_is_a_protocol_error() {
 }
 
 #[tokio::test]
+async fn endless_interim_responses_time_out() {
+    let agent = scripted::Upstream::always(Reply::raw("").flood("HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"));
+    let client = Client::with(agent.url("/process"), |settings| settings.first_byte = Duration::from_millis(100));
+    assert_fault(&client.fault().await, FaultKind::UpstreamTimeout, "did not begin to answer");
+    agent.wait_for_disconnects(1).await;
+}
+
+#[tokio::test]
+async fn endless_chunk_extensions_and_trailers_are_a_protocol_error() {
+    let answer = || Reply::events().frame(FRAMES[0]);
+    for answer in
+        [answer().and_raw("1;").flood("x".repeat(1024)), answer().and_raw("0\r\n").flood("a: b\r\n".repeat(100))]
+    {
+        let agent = scripted::Upstream::always(answer);
+        let (frames, end) = Client::to(agent.url("/process")).read_all().await;
+        assert_eq!(frames, FRAMES[..1]);
+        assert_fault(&end.expect_err("it has no end"), FaultKind::UpstreamGarbage, "not framed as HTTP");
+        agent.wait_for_disconnects(1).await;
+    }
+}
+
+#[tokio::test]
 async fn an_endless_event_is_too_large() {
     let chunk = format!("{:x}\r\n{}\r\n", 1024, "x".repeat(1024));
     let agent = scripted::Upstream::always(Reply::events().frame(FRAMES[0]).chunk("data: ").flood(chunk));

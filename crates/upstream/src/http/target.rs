@@ -28,7 +28,7 @@ pub(super) struct Target {
     pub(super) path: Uri,
     /// The scheme is `http`.
     pub(super) is_plain: bool,
-    /// The endpoint for which it was asked.
+    /// Index of the agent's endpoint that is requested.
     endpoint: usize,
     /// It has the origin of that endpoint, or the endpoint has no URL.
     pub(super) has_own_origin: bool,

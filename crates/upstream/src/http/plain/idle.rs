@@ -89,7 +89,8 @@ impl IdlePool {
         }
     }
 
-    /// Closes connections that were unused for too long. False: none is left, and the next one needs a new task.
+    /// Closes connections that were unused for too long. Returns false if no connection is left: the task ends, and the
+    /// next unused connection starts another one.
     fn sweep(&self) -> bool {
         let mut idle = self.lock();
         idle.by_authority.retain(|_, connections| {

@@ -128,7 +128,10 @@ async fn answers_of_each_framing_are_read() {
         (&format!("{OPEN}2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\nx-sum: 1\r\n\r\n"), 200, "hello", true),
         ("HTTP/1.0 200 OK\r\ncontent-length: 5\r\n\r\nhello", 200, "hello", false),
         ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello", 200, "hello", false),
+        ("HTTP/1.0 200 OK\r\ncontent-length: 5\r\nconnection: keep-alive\r\n\r\nhello", 200, "hello", true),
         ("HTTP/1.1 204 No Content\r\n\r\n", 204, "", true),
+        // The connection belongs to the other protocol.
+        ("HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nhello", 101, "", false),
         (
             "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 E\r\nlink: </a>\r\n\r\nHTTP/1.1 503 Busy\r\n\r\nno",
             503,
@@ -155,6 +158,16 @@ async fn answers_of_each_framing_are_read() {
         assert_eq!((found, text.as_str(), error.is_none()), (status, data, true), "{answer}");
         assert_eq!(server.has_unused_connection(), is_kept, "{answer}");
     }
+}
+
+#[tokio::test]
+async fn an_address_of_version_6_can_be_requested() {
+    // Some machines have only version 4.
+    let Ok(listener) = TcpListener::bind("[::1]:0").await else { return };
+    let authority = listener.local_addr().expect("an address").to_string().into();
+    let server = Server { listener, authority };
+    server.warm_up().await;
+    assert!(server.authority.starts_with("[::1]:"));
 }
 
 #[tokio::test]
