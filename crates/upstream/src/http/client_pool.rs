@@ -10,8 +10,7 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,14 +21,15 @@ use reqwest::header::{self, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Request, Url};
 use secrecy::{ExposeSecret, SecretString};
-use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 use url::Host;
 
-use super::answer::{Answer, ClientError};
+use super::answer::Answer;
+use super::attempt::Attempt;
+use super::client_error::ClientError;
+use super::outgoing::OutgoingRequest;
 use super::plain::{self, IDLE_TIMEOUT, POOL_SIZE, PlainRequest};
-use super::request::OutgoingRequest;
 use crate::tls;
 use interlingua_base::tls::ClientTls;
 
@@ -141,7 +141,7 @@ impl ClientPool {
             Some(name) if secure => pin(&mut request, name)?,
             _ => KeyedDestination::Own,
         };
-        let sending = attempt.watch(self.client(secure, to)?.execute(request));
+        let sending = ATTEMPT.scope(Arc::clone(attempt), self.client(secure, to)?.execute(request));
         Ok(Either::Right(async move { sending.await.map(Answer::of_client).map_err(ClientError::Client) }))
     }
 
@@ -241,44 +241,6 @@ impl Resolve for RealHost {
 
 tokio::task_local! {
     static ATTEMPT: Arc<Attempt>;
-}
-
-/// The connection of a request: new, or pooled.
-#[derive(Debug, Default)]
-pub(super) struct Attempt {
-    dialled: AtomicBool,
-    connected: OnceLock<Instant>,
-}
-
-impl Attempt {
-    /// A new connection is requested.
-    pub(super) fn note_dial(&self) {
-        self.dialled.store(true, Ordering::Relaxed);
-    }
-
-    /// The connection is open. Keeps the time of the first one: a request may be sent again over a second one.
-    pub(super) fn note_connection(&self) {
-        let _ = self.connected.set(Instant::now());
-    }
-
-    /// Notes what happens while `sending` is polled.
-    fn watch<F: Future>(self: &Arc<Self>, sending: F) -> impl Future<Output = F::Output> + use<F> {
-        ATTEMPT.scope(Arc::clone(self), sending)
-    }
-
-    /// True if a new connection was requested. Otherwise the request went over a pooled one.
-    pub(super) fn dialled(&self) -> bool {
-        self.dialled.load(Ordering::Relaxed)
-    }
-
-    /// When the connection was open, or the latest time it can be.
-    pub(super) fn connected(&self, began: Instant, bound: Duration) -> Instant {
-        match self.connected.get() {
-            Some(moment) => *moment,
-            None if self.dialled() => began + bound,
-            None => began,
-        }
-    }
 }
 
 /// Wraps the making of connections.

@@ -9,7 +9,7 @@ use interlingua_core::fault::error_chain;
 use interlingua_core::{Fault, FaultKind};
 use reqwest::Url;
 
-use super::answer::ClientError;
+use super::client_error::{ClientError, cause};
 use crate::scheme_error::{SPEAKS_HTTP, is_answer_in_clear};
 use interlingua_base::secrets;
 
@@ -69,16 +69,4 @@ pub(super) fn timed_out(message: &'static str, detail: impl fmt::Display) -> Fau
 /// A URL as the log may show it: without query and user info.
 pub(super) fn shown(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
-}
-
-/// The first cause of a type.
-pub(super) fn cause<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
-    let mut next = Some(error);
-    while let Some(cause) = next {
-        if let Some(found) = cause.downcast_ref() {
-            return Some(found);
-        }
-        next = cause.source();
-    }
-    None
 }

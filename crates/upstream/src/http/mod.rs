@@ -19,11 +19,14 @@
 
 mod answer;
 mod asking;
+mod attempt;
 mod card;
+mod client_error;
 mod client_pool;
 mod failure;
 mod kept;
 mod lookup;
+mod outgoing;
 mod plain;
 mod probe;
 mod request;
@@ -54,10 +57,11 @@ use super::{
     SendError, SendOptions, SendProgress, StopAnswer, Transport, Upstream,
 };
 use answer::Answer;
-use client_pool::{Attempt, ClientPool};
+use attempt::Attempt;
+use client_pool::ClientPool;
 use interlingua_base::secrets;
 use kept::{Cards, Lookups, no_cards, no_lookups};
-use request::OutgoingRequest;
+use outgoing::OutgoingRequest;
 use target::{Target, Targets};
 
 pub use client_pool::{ConnectionSettings, Proxy};

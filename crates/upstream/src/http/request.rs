@@ -1,38 +1,14 @@
 //! Requests as they go out: whose headers win, and which origin gets the agent's credentials.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use interlingua_core::connector::HttpRequest;
 use interlingua_core::{Fault, FaultKind};
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, Request};
 
+use super::outgoing::OutgoingRequest;
 use super::target::Target;
 use super::{Agent, AgentServers};
 use crate::headers::{CallerHeader, TurnHeaders};
-
-/// A request as it goes out, except for the header with the caller's identity.
-pub(super) struct OutgoingRequest {
-    pub(super) method: Method,
-    pub(super) target: Arc<Target>,
-    pub(super) headers: HeaderMap,
-    /// `None`: the request announces no body.
-    pub(super) body: Option<Bytes>,
-}
-
-impl OutgoingRequest {
-    /// The request for the client library. `extra` replaces the header of its name.
-    pub(super) fn to_client_request(&self, extra: Option<&(HeaderName, HeaderValue)>) -> Request {
-        let mut request = Request::new(self.method.clone(), self.target.url.clone());
-        request.headers_mut().clone_from(&self.headers);
-        if let Some((name, value)) = extra {
-            request.headers_mut().insert(name.clone(), value.clone());
-        }
-        *request.body_mut() = self.body.clone().map(Into::into);
-        request
-    }
-}
 
 impl Agent {
     /// The request as it goes out. The operator's headers win over the protocol's, these over the client's trace.
@@ -42,7 +18,7 @@ impl Agent {
         endpoint: usize,
         TurnHeaders { trace, forwarded, .. }: &TurnHeaders,
     ) -> Result<OutgoingRequest, Fault> {
-        let target = self.targets.get(&ask.url, endpoint, &self.endpoints)?;
+        let target = self.targets.get(&ask.url, endpoint, self.endpoints[endpoint].url.as_ref())?;
         let method = ask.method.parse().map_err(|_| wrong(format!("{} is no method", ask.method)))?;
         // A card may name any URL: none of the gateway itself, whose admin listener may need no key on this machine.
         if ask.is_trusted && self.settings.own_listeners.include(&target.url) {

@@ -9,7 +9,7 @@ use reqwest::Url;
 use reqwest::header::HeaderValue;
 use url::Position;
 
-use super::{Endpoint, failure};
+use super::failure;
 
 /// Number of URLs that are kept for an agent. Some connectors write the id of a task into the URL.
 const MAX_TARGETS: usize = 16;
@@ -69,17 +69,17 @@ impl Target {
 pub(super) struct Targets(ArcSwap<Vec<Arc<Target>>>);
 
 impl Targets {
-    /// A URL that is requested at an endpoint.
+    /// A URL that is requested at an endpoint. `own`: the URL of that endpoint.
     ///
     /// # Errors
     /// [`FaultKind::Internal`] if it is no URL.
-    pub(super) fn get(&self, text: &str, endpoint: usize, endpoints: &[Endpoint]) -> Result<Arc<Target>, Fault> {
+    pub(super) fn get(&self, text: &str, endpoint: usize, own: Option<&Url>) -> Result<Arc<Target>, Fault> {
         let known = self.0.load();
         if let Some(found) = known.iter().find(|known| known.endpoint == endpoint && known.text == text) {
             return Ok(Arc::clone(found));
         }
 
-        let target = Arc::new(Target::parse(text, endpoint, endpoints[endpoint].url.as_ref())?);
+        let target = Arc::new(Target::parse(text, endpoint, own)?);
         // Two threads may do this at the same moment: one of the two URLs is parsed again then.
         let mut targets = known.as_ref().clone();
         if targets.len() >= MAX_TARGETS {

@@ -17,7 +17,7 @@ const MAX_GATHERED_BYTES: usize = 16 * 1024;
 
 /// The body of an answer: its items have all bytes that have arrived, up to a limit. Dropping it closes the connection.
 #[derive(Debug)]
-pub(in crate::http) struct Body {
+pub(crate) struct Body {
     /// `None`: the body has ended, or failed.
     open: Option<(Box<Link>, Reuse)>,
     incoming: Incoming,
@@ -48,7 +48,7 @@ impl Stream for Body {
         let turn = ready!(coop::poll_proceed(context));
         let this = &mut *self;
         let without_effect = &mut Context::from_waker(Waker::noop());
-        let mut gathered = Gathered::default();
+        let mut gathered = ChunkBuffer::default();
         // Data that has arrived is read without registering this task, which would be woken by reading it.
         let mut is_registered = false;
         while let Some((link, _)) = &mut this.open {
@@ -85,12 +85,12 @@ impl Stream for Body {
 
 /// Chunks in one piece. A single one is not copied.
 #[derive(Default)]
-struct Gathered {
+struct ChunkBuffer {
     first: Bytes,
     joined: BytesMut,
 }
 
-impl Gathered {
+impl ChunkBuffer {
     fn len(&self) -> usize {
         self.first.len() + self.joined.len()
     }

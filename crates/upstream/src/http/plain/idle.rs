@@ -15,9 +15,9 @@ use super::link::Link;
 
 /// Time that an unused connection is kept: less than the five seconds after which common servers close it, so that a
 /// request rarely uses a connection that is being closed.
-pub(in crate::http) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Number of unused connections that a thread keeps for one host.
-pub(in crate::http) const POOL_SIZE: usize = 64;
+pub(crate) const POOL_SIZE: usize = 64;
 /// Interval at which connections are closed that were unused for too long.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 

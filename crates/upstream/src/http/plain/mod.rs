@@ -28,12 +28,12 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tower_service::Service as _;
 
-use super::client_pool::Attempt;
+use super::attempt::Attempt;
 use idle::{IdlePool, Reuse};
 use link::{ClientRequest, Link};
 
-pub(in crate::http) use body::Body;
-pub(in crate::http) use idle::{IDLE_TIMEOUT, POOL_SIZE};
+pub(super) use body::Body;
+pub(super) use idle::{IDLE_TIMEOUT, POOL_SIZE};
 
 /// TCP probes a silent connection after this time, then this often.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -44,19 +44,19 @@ const USER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A request.
 #[derive(Debug)]
-pub(in crate::http) struct PlainRequest<'a> {
-    pub(in crate::http) method: &'a Method,
+pub(super) struct PlainRequest<'a> {
+    pub(super) method: &'a Method,
     /// Host and port, for the connection.
-    pub(in crate::http) authority: &'a Arc<str>,
+    pub(super) authority: &'a Arc<str>,
     /// The value of the header `host`, unless the headers have one.
-    pub(in crate::http) host: &'a HeaderValue,
+    pub(super) host: &'a HeaderValue,
     /// Path and query.
-    pub(in crate::http) path: &'a Uri,
-    pub(in crate::http) headers: &'a HeaderMap,
+    pub(super) path: &'a Uri,
+    pub(super) headers: &'a HeaderMap,
     /// Replaces the header of this name.
-    pub(in crate::http) extra: Option<&'a (HeaderName, HeaderValue)>,
+    pub(super) extra: Option<&'a (HeaderName, HeaderValue)>,
     /// `None`: the request announces no body.
-    pub(in crate::http) body: Option<&'a Bytes>,
+    pub(super) body: Option<&'a Bytes>,
 }
 
 impl PlainRequest<'_> {
@@ -83,14 +83,14 @@ impl PlainRequest<'_> {
 
 /// The head of an answer.
 #[derive(Debug)]
-pub(in crate::http) struct Head {
-    pub(in crate::http) status: StatusCode,
-    pub(in crate::http) headers: HeaderMap,
+pub(super) struct Head {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
 }
 
 /// Why a request was not answered.
 #[derive(Debug)]
-pub(in crate::http) enum PlainError {
+pub(super) enum PlainError {
     /// There is no connection.
     Connect(Box<dyn Error + Send + Sync>),
     /// There was no connection within the limit.
@@ -125,29 +125,29 @@ impl Error for PlainError {
 
 impl PlainError {
     /// True if there was no connection.
-    pub(in crate::http) fn is_connect(&self) -> bool {
+    pub(super) fn is_connect(&self) -> bool {
         matches!(self, Self::Connect(_) | Self::ConnectTimeout)
     }
 
     /// True if a time limit was exceeded: the one for connections, or one of the system for a server that is silent.
-    pub(in crate::http) fn is_timeout(&self) -> bool {
+    pub(super) fn is_timeout(&self) -> bool {
         matches!(self, Self::ConnectTimeout) || has_timed_out(self)
     }
 
     /// True if the head of the answer is not HTTP, or too large.
-    pub(in crate::http) fn is_parse(&self) -> bool {
+    pub(super) fn is_parse(&self) -> bool {
         matches!(self, Self::Http { error, .. } if error.is_parse())
     }
 
     /// True if the server closed the connection without a byte of an answer.
-    pub(in crate::http) fn is_disconnect(&self) -> bool {
+    pub(super) fn is_disconnect(&self) -> bool {
         matches!(self, Self::Http { error, has_answer: false } if !error.is_parse() && !error.is_user())
     }
 }
 
 /// Sends a request over an unused connection of this thread, or a new one, and waits for the head of its answer.
 /// `connect` limits the time for a new connection. Dropping the future closes the connection.
-pub(in crate::http) fn send(
+pub(super) fn send(
     request: &PlainRequest<'_>,
     connect: Duration,
     attempt: Arc<Attempt>,

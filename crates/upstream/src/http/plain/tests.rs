@@ -368,15 +368,15 @@ async fn one_poll_returns_all_chunks_of_a_packet_and_wakes_no_task() {
 }
 
 /// Bytes that note when they are freed.
-struct Watched(Vec<u8>, Arc<AtomicBool>);
+struct WatchedBytes(Vec<u8>, Arc<AtomicBool>);
 
-impl AsRef<[u8]> for Watched {
+impl AsRef<[u8]> for WatchedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl Drop for Watched {
+impl Drop for WatchedBytes {
     fn drop(&mut self) {
         self.1.store(true, Ordering::Relaxed);
     }
@@ -386,7 +386,7 @@ impl Drop for Watched {
 async fn a_request_is_freed_when_it_was_written() {
     let server = Server::start().await;
     let is_freed = Arc::new(AtomicBool::new(false));
-    let body = Bytes::from_owner(Watched(vec![b'x'; 256 * 1024], Arc::clone(&is_freed)));
+    let body = Bytes::from_owner(WatchedBytes(vec![b'x'; 256 * 1024], Arc::clone(&is_freed)));
     let serve = async {
         let (mut stream, _) = server.accept().await;
         stream.write_all(OPEN.as_bytes()).await.expect("open");
@@ -401,13 +401,13 @@ async fn a_request_is_freed_when_it_was_written() {
 }
 
 /// A socket that accepts nothing. Once something is written, it contains an answer and the end.
-struct Broken {
+struct BrokenSocket {
     error: io::ErrorKind,
     answer: &'static [u8],
     is_written: bool,
 }
 
-impl AsyncRead for Broken {
+impl AsyncRead for BrokenSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -422,7 +422,7 @@ impl AsyncRead for Broken {
     }
 }
 
-impl AsyncWrite for Broken {
+impl AsyncWrite for BrokenSocket {
     fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
         assert!(!self.is_written, "the rest of a request is discarded");
         self.is_written = true;
@@ -442,7 +442,7 @@ impl AsyncWrite for Broken {
 async fn the_error_of_a_write_counts_if_there_is_no_answer() {
     let ask = async |error: io::ErrorKind, answer: &'static [u8]| {
         let progress = Arc::new(Progress::default());
-        let socket = Socket::new(Broken { error, answer, is_written: false }, Arc::clone(&progress));
+        let socket = Socket::new(BrokenSocket { error, answer, is_written: false }, Arc::clone(&progress));
         let (mut sender, connection) = Builder::new().handshake(TokioIo::new(socket)).await.expect("a connection");
         let body = Full::new(Bytes::from_static(b"body"));
         let mut sending = pin!(sender.send_request(Request::post("/").body(body).expect("a request")));
