@@ -335,6 +335,8 @@ async fn a_reload_replaces_the_certificate_and_failed_handshakes_are_counted() {
         let log = std::fs::read_to_string(path.join("log")).expect("a file");
         log.matches("configuration reloaded").count()
     };
+    // Lines are written up to 10 ms later.
+    poll_until("three lines", async || (reloads() >= 3).then_some(())).await;
     let before = reloads();
     let new = authority.server();
     new.write(path);
