@@ -17,6 +17,7 @@ import os
 import pathlib
 import re
 import subprocess
+import time
 import urllib.parse
 import uuid
 from dataclasses import dataclass, field
@@ -204,9 +205,14 @@ def concurrent_sessions(agent, count=50, said=lambda number: f"hello {number}"):
             assert re.search(rf"\b{number}\b", stream.text), (number, stream.text)
 
 
-def log():
-    """What the gateway logged so far."""
-    return pathlib.Path(os.environ["GATEWAY_LOG"]).read_text()
+def log(expected):
+    """The log of the gateway, once it contains a text: lines are written up to 10 ms late."""
+    deadline = time.monotonic() + 5
+    while True:
+        text = pathlib.Path(os.environ["GATEWAY_LOG"]).read_text()
+        if expected in text or time.monotonic() > deadline:
+            return text
+        time.sleep(0.01)
 
 
 def probe(agent, *arguments):

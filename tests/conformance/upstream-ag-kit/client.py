@@ -135,8 +135,8 @@ concurrent_sessions(events)
 
 @check("the log says which calls the server put into one")
 def _():
-    said = log()
-    assert "the agent's server puts parallel calls into one" in said, "nothing about it"
+    expected = "the agent's server puts parallel calls into one"
+    assert expected in log(expected), "nothing about it"
 
 
 close()

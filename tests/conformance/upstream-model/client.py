@@ -86,7 +86,7 @@ def _():
 
 @check("the log says what was lost of a refusal")
 def _():
-    lost = [line for line in log().splitlines() if "content lost" in line and "refusal" in line]
+    lost = [line for line in log("content lost").splitlines() if "content lost" in line and "refusal" in line]
     assert lost, "no line"
 
 
