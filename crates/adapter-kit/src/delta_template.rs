@@ -8,7 +8,8 @@ use std::ops::Range;
 use interlingua_core::json_string::unescape;
 use serde_json::value::RawValue;
 
-use crate::template::{MAX_SHAPE, place_of_text};
+/// Shapes of longer frames are not kept, in bytes.
+pub(crate) const MAX_SHAPE: usize = 4096;
 
 /// The longest number that is read, in digits.
 const MAX_DIGITS: usize = 15;
@@ -62,6 +63,8 @@ pub struct DeltaTemplate {
     literal: Vec<u8>,
     /// In the order of the frame. Empty: no shape is known.
     holes: Vec<Hole>,
+    /// The values of the frame that is learned. Kept for its memory.
+    places: Vec<(HoleKind, Range<usize>)>,
     /// The text that was read last, if it has escapes.
     unescaped: String,
 }
@@ -132,16 +135,18 @@ impl DeltaTemplate {
     /// frame has none: a value is not borrowed from it, its number is not written in at most 15 digits, or it is long.
     pub fn learn(&mut self, frame: &[u8], values: ChangingValues<'_>) {
         self.forget();
-        let Some(mut places) = self.places(frame, values) else { return };
-        places.sort_unstable_by_key(|(_, place)| place.start);
+        if self.find_places(frame, values).is_none() {
+            return;
+        }
+        self.places.sort_unstable_by_key(|(_, place)| place.start);
         // Values of one frame never overlap.
-        if places.windows(2).any(|pair| pair[0].1.end >= pair[1].1.start) {
+        if self.places.windows(2).any(|pair| pair[0].1.end >= pair[1].1.start) {
             return;
         }
 
         self.literal.clear();
         let mut from = 0;
-        for (kind, place) in places {
+        for (kind, place) in self.places.drain(..) {
             self.literal.extend_from_slice(&frame[from..place.start]);
             self.holes.push(Hole { kind, literal_before: self.literal.len() });
             from = place.end;
@@ -154,21 +159,24 @@ impl DeltaTemplate {
         self.holes.clear();
     }
 
-    fn places(&mut self, frame: &[u8], values: ChangingValues<'_>) -> Option<Vec<(HoleKind, Range<usize>)>> {
+    /// Fills [`Self::places`]. `None`: the frame has no shape.
+    fn find_places(&mut self, frame: &[u8], values: ChangingValues<'_>) -> Option<()> {
+        self.places.clear();
         if frame.len() > MAX_SHAPE {
             return None;
         }
-        let mut places = vec![(HoleKind::Text, place_of_text(frame, values.text, &mut self.unescaped)?)];
+        let text = place_of_text(frame, values.text, &mut self.unescaped)?;
+        self.places.push((HoleKind::Text, text));
         if let Some(number) = values.number {
             let place = borrowed(frame, number.get())?;
             let is_plain = leading_digits(&frame[place.clone()]).is_some_and(|digits| digits.len() == place.len());
-            places.push((HoleKind::Number, is_plain.then_some(place)?));
+            self.places.push((HoleKind::Number, is_plain.then_some(place)?));
         }
         if let Some(padding) = values.padding {
             let place = borrowed(frame, padding.get()).filter(|_| padding.get().starts_with('"'))?;
-            places.push((HoleKind::Padding, place.start + 1..place.end - 1));
+            self.places.push((HoleKind::Padding, place.start + 1..place.end - 1));
         }
-        Some(places)
+        Some(())
     }
 }
 
@@ -205,7 +213,40 @@ fn leading_digits(bytes: &[u8]) -> Option<&[u8]> {
     (1..=MAX_DIGITS).contains(&length).then(|| &bytes[..length]).filter(|_| !has_leading_zero)
 }
 
-/// Where a value stands that is borrowed from the frame.
+/// The place of a text between the quotes of a string of the frame. `None`: it is no string of it, or an ambiguous one.
+/// `unescaped` is overwritten.
+pub(crate) fn place_of_text(frame: &[u8], text: &str, unescaped: &mut String) -> Option<Range<usize>> {
+    let is_string =
+        |place: &Range<usize>| frame[..place.start].ends_with(b"\"") && frame[place.end..].starts_with(b"\"");
+    borrowed(frame, text).filter(is_string).or_else(|| escaped_place(frame, text, unescaped))
+}
+
+/// The place of the only string of the frame that has escapes and is this text without them.
+fn escaped_place(frame: &[u8], text: &str, unescaped: &mut String) -> Option<Range<usize>> {
+    if text.contains(char::REPLACEMENT_CHARACTER) {
+        // It may replace half a surrogate, which no string without escapes contains: another string could be found.
+        return None;
+    }
+    let (mut found, mut from) = (None, 0);
+    while let Some(quote) = memchr::memchr(b'"', &frame[from..]) {
+        let start = from + quote + 1;
+        let string = StringContent::find(&frame[start..])?;
+        let place = start..start + string.inner.len();
+        from = place.end + 1;
+
+        if string.has_escapes
+            && let Ok(inner) = std::str::from_utf8(string.inner)
+        {
+            unescaped.clear();
+            if unescape(inner, unescaped) && unescaped == text && found.replace(place).is_some() {
+                return None;
+            }
+        }
+    }
+    found
+}
+
+/// The place of a value that is borrowed from the frame.
 fn borrowed(frame: &[u8], value: &str) -> Option<Range<usize>> {
     let start = (value.as_ptr() as usize).wrapping_sub(frame.as_ptr() as usize);
     let end = start.checked_add(value.len())?;

@@ -4,12 +4,9 @@
 //! Not here: frames that are also numbered ([`crate::delta_template`]), and what a frame means. A reader learns a shape
 //! from a frame that it has parsed and that has no other effect.
 
-use std::ops::Range;
-
 use interlingua_core::json_string::unescape;
 
-/// Shapes of longer frames are not kept, in bytes.
-pub(crate) const MAX_SHAPE: usize = 4096;
+use crate::delta_template::{MAX_SHAPE, place_of_text};
 
 /// The bytes before and after the text of a frame.
 ///
@@ -58,70 +55,23 @@ impl TextTemplate {
     }
 
     /// Takes the shape of a frame that was parsed. `text`: the part of it that may differ, borrowed from the frame, or
-    /// without the escapes it has there. Anything else is not learned.
+    /// without the escapes it has there. Anything else is not learned: no shape is known then, because a reader notes
+    /// facts of the last frame beside its shape.
     pub fn learn(&mut self, frame: &[u8], text: &str) {
+        self.forget();
         if frame.len() > MAX_SHAPE {
             return;
         }
         let Some(place) = place_of_text(frame, text, &mut self.unescaped) else { return };
-        self.before.clear();
         self.before.extend_from_slice(&frame[..place.start]);
         self.after.clear();
         self.after.extend_from_slice(&frame[place.end..]);
     }
 
-    /// Forgets the shape: what comes next has to be parsed. Keeps its memory for the next shape.
+    /// Forgets the shape: the next frame has to be parsed. Keeps its memory for the next shape.
     pub fn forget(&mut self) {
         self.before.clear();
     }
-}
-
-/// Where a text stands between the quotes of a string of the frame. None: it is no string of it, or an ambiguous one.
-/// `unescaped` is overwritten.
-pub(crate) fn place_of_text(frame: &[u8], text: &str, unescaped: &mut String) -> Option<Range<usize>> {
-    borrowed_place(frame, text).or_else(|| escaped_place(frame, text, unescaped))
-}
-
-/// Where a text stands that is a whole string of the frame. None: it is not borrowed from it.
-fn borrowed_place(frame: &[u8], text: &str) -> Option<Range<usize>> {
-    let start = (text.as_ptr() as usize).wrapping_sub(frame.as_ptr() as usize);
-    let (before, rest) = frame.split_at_checked(start)?;
-    let (found, after) = rest.split_at_checked(text.len())?;
-    let is_string = before.last() == Some(&b'"') && after.first() == Some(&b'"');
-    (is_string && found == text.as_bytes()).then_some(start..start + text.len())
-}
-
-/// The place of the only string of the frame that has escapes and is this text without them.
-fn escaped_place(frame: &[u8], text: &str, unescaped: &mut String) -> Option<Range<usize>> {
-    if text.contains(char::REPLACEMENT_CHARACTER) {
-        // It may replace half a surrogate, which no string without escapes contains: another string could be found.
-        return None;
-    }
-    let (mut found, mut from) = (None, 0);
-    while let Some(quote) = memchr::memchr(b'"', &frame[from..]) {
-        let start = from + quote + 1;
-        let (mut end, mut has_escapes) = (start, false);
-        while let Some(next) = memchr::memchr2(b'"', b'\\', frame.get(end..)?) {
-            end += next;
-            if frame[end] == b'"' {
-                break;
-            }
-            has_escapes = true;
-            end += 2;
-        }
-        if frame.get(end) != Some(&b'"') {
-            return None;
-        }
-        from = end + 1;
-
-        if has_escapes && let Ok(inner) = std::str::from_utf8(frame.get(start..end)?) {
-            unescaped.clear();
-            if unescape(inner, unescaped) && unescaped == text && found.replace(start..end).is_some() {
-                return None;
-            }
-        }
-    }
-    found
 }
 
 /// True if these bytes can stand between the quotes of one string: otherwise the frame has another shape.
@@ -175,6 +125,16 @@ mod tests {
             let wanted = is_learned.then_some("a\tb");
             assert_eq!(template.text(next.as_bytes()), wanted, "{frame}");
         }
+    }
+
+    #[test]
+    fn no_shape_is_known_after_a_frame_that_has_none() {
+        let frame = r#"{"text":"one"}"#;
+        let mut template = TextTemplate::default();
+        template.learn(frame.as_bytes(), &frame[9..12]);
+        let long = format!(r#"{{"index":1,"text":"{}"}}"#, "x".repeat(MAX_SHAPE));
+        template.learn(long.as_bytes(), &long[19..19 + MAX_SHAPE]);
+        assert_eq!(template.text(frame.as_bytes()), None);
     }
 
     #[test]
