@@ -16,6 +16,7 @@
 
 mod client;
 mod delta_run;
+mod event_texts;
 mod exchange;
 mod faults;
 mod grammar;
@@ -33,6 +34,7 @@ pub mod wild;
 
 pub use client::{ClientRequest, HttpResponse, endpoint, mount};
 pub use delta_run::{DELTA_TEXTS, DeltaRun};
+pub use event_texts::EventTexts;
 pub use exchange::{RecordedExchange, recorded_exchanges};
 pub use faults::fault_table;
 pub use grammar::{ended, grammar};

@@ -2,12 +2,11 @@
 //!
 //! Each stream is read twice: as it is, and with a number in every frame, so that no two frames have one shape.
 
-use interlingua_core::agent_event::AgentEvent;
-use interlingua_core::connector::{AgentTurn, EventSink, HttpRequest, Next};
+use interlingua_core::connector::{AgentTurn, HttpRequest, Next};
 use interlingua_core::model::Message;
 use interlingua_core::sse::Frame;
 use interlingua_core::{Fault, FaultKind};
-use interlingua_core_testkit::Answer;
+use interlingua_core_testkit::{Answer, EventTexts};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -140,18 +139,11 @@ impl Piece {
 /// Everything a turn does.
 #[derive(Debug, Default, PartialEq)]
 struct TurnTrace {
-    events: Vec<String>,
+    events: EventTexts,
     requests: Vec<(String, Vec<u8>)>,
     fault: Option<(FaultKind, String)>,
     losses: String,
     state: Option<String>,
-}
-
-impl EventSink for TurnTrace {
-    fn emit(&mut self, event: &AgentEvent<'_>) -> Result<(), Fault> {
-        self.events.push(format!("{event:?}"));
-        Ok(())
-    }
 }
 
 /// Reads streams one after the other, each cut at its end, and then the whole task.
@@ -186,16 +178,17 @@ fn turn_through(
         if !is_stream {
             let over = json!([{ "artifactId": "a", "parts": [{ "text": "x x" }] }]);
             let Answer::Body(body) = dialect.task(call, &task("COMPLETED", &over)) else { break };
-            turn.on_body(&body, seen)?;
-            turn.on_end(seen)?;
+            turn.on_body(&body, &mut seen.events)?;
+            turn.on_end(&mut seen.events)?;
             continue;
         }
         for piece in streams.next().into_iter().flatten() {
             number += 1;
             let data = piece.data(dialect, call, is_numbered.then_some(number));
-            turn.on_frame(Frame { event: piece.event(), data: data.as_bytes(), ..Frame::default() }, seen)?;
+            let frame = Frame { event: piece.event(), data: data.as_bytes(), ..Frame::default() };
+            turn.on_frame(frame, &mut seen.events)?;
         }
-        turn.on_end(seen)?;
+        turn.on_end(&mut seen.events)?;
     }
     Ok(())
 }

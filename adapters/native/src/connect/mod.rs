@@ -303,6 +303,7 @@ mod tests {
     use interlingua_core::answer::CheckedDecision;
     use interlingua_core::pending::Decision;
     use interlingua_core::tree::Node;
+    use interlingua_core_testkit::EventTexts;
 
     use super::*;
 
@@ -408,17 +409,6 @@ mod tests {
             assert_eq!(read(data).expect_err("garbage").kind, FaultKind::UpstreamGarbage);
         }
         assert_eq!(sink.0, 1);
-    }
-
-    /// The events of frames, as text.
-    #[derive(Default)]
-    struct EventTexts(Vec<String>);
-
-    impl EventSink for EventTexts {
-        fn emit(&mut self, event: &AgentEvent<'_>) -> Result<(), Fault> {
-            self.0.push(format!("{event:?}"));
-            Ok(())
-        }
     }
 
     #[test]

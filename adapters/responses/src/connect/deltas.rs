@@ -66,18 +66,9 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
+    use interlingua_core_testkit::EventTexts;
+
     use super::*;
-
-    /// The events of a reader, as text.
-    #[derive(Default)]
-    struct EventTexts(Vec<String>);
-
-    impl EventSink for EventTexts {
-        fn emit(&mut self, event: &AgentEvent<'_>) -> Result<(), Fault> {
-            self.0.push(format!("{event:?}"));
-            Ok(())
-        }
-    }
 
     #[test]
     fn deltas_report_the_same_whether_they_are_parsed_or_not() {
