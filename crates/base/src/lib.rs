@@ -1,5 +1,6 @@
-//! Clock, ports, secrets, files, identities and TLS files, used by all layers of the gateway.
+//! Clock, chunks of bytes, ports, secrets, files, identities and TLS files, used by all layers of the gateway.
 
+pub mod chunks;
 pub mod clock;
 pub mod files;
 pub mod identity;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use actix_web::dev::RequestHead;
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use actix_web::http::{ConnectionType, StatusCode, Version};
-use actix_web::web::{Bytes, BytesMut, Payload};
+use actix_web::web::{Bytes, Payload};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use futures_util::StreamExt;
 use interlingua_core::exchange::Caller;
@@ -29,6 +29,7 @@ use super::stream::Steps;
 use super::trailers::Trailers;
 use super::unsent::{CompleteBody, StreamBody};
 use super::{Gateway, ServedRoute, request_log};
+use interlingua_base::chunks::ChunkBuffer;
 use interlingua_base::clock;
 use interlingua_callers as callers;
 use interlingua_engine::Scope;
@@ -393,9 +394,7 @@ async fn read_body(
     mut payload: Payload,
 ) -> Result<(Bytes, BodyReservation), Fault> {
     let limit = guard::max_body(gateway, &routed.route);
-    // Nearly all bodies arrive in one chunk, which is not copied then.
-    let mut first = Bytes::new();
-    let mut body = BytesMut::new();
+    let mut body = ChunkBuffer::default();
     let mut clock = BodyClock::new(gateway.settings().timeouts.body, Instant::now());
     loop {
         let chunk = tokio::time::timeout_at(clock.deadline(), payload.next()).await;
@@ -406,19 +405,14 @@ async fn read_body(
         let Some(chunk) = chunk else { break };
         let chunk =
             chunk.map_err(|error| Fault::new(FaultKind::Malformed, "the body ended early").with_detail(error))?;
-        if first.len() + body.len() + chunk.len() > limit {
+        if body.len() + chunk.len() > limit {
             return Err(guard::too_large(limit));
         }
         reservation.grow(chunk.len())?;
         clock.received(chunk.len(), Instant::now());
-        if first.is_empty() && body.is_empty() {
-            first = chunk;
-            continue;
-        }
-        body.extend_from_slice(&std::mem::take(&mut first));
-        body.extend_from_slice(&chunk);
+        body.push(chunk);
     }
-    let body = if body.is_empty() { first } else { body.freeze() };
+    let body = body.into_bytes();
     if let Some(log) = request_log::get(request) {
         log.received(body.len() as u64);
     }

@@ -1,16 +1,16 @@
 //! The body of an answer: polls its connection itself. At the end, the connection returns to the pool.
 
-use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::Stream;
 use hyper::body::{Body as _, Incoming};
 use tokio::task::coop;
 
 use super::idle::Reuse;
 use super::link::Link;
+use interlingua_base::chunks::ChunkBuffer;
 
 /// Chunks are joined until they have this many bytes. More would let one run delay the others of its thread.
 const MAX_GATHERED_BYTES: usize = 16 * 1024;
@@ -69,42 +69,16 @@ impl Stream for Body {
                     this.failed = Some(error);
                 }
                 Poll::Ready(None) => this.end(),
-                Poll::Pending if gathered.len() > 0 => break,
+                Poll::Pending if !gathered.is_empty() => break,
                 Poll::Pending if is_registered => return Poll::Pending,
                 Poll::Pending => is_registered = true,
             }
         }
 
-        if gathered.len() > 0 {
+        if !gathered.is_empty() {
             turn.made_progress();
             return Poll::Ready(Some(Ok(gathered.into_bytes())));
         }
         Poll::Ready(this.failed.take().map(Err))
-    }
-}
-
-/// Chunks in one piece. A single one is not copied.
-#[derive(Default)]
-struct ChunkBuffer {
-    first: Bytes,
-    joined: BytesMut,
-}
-
-impl ChunkBuffer {
-    fn len(&self) -> usize {
-        self.first.len() + self.joined.len()
-    }
-
-    fn push(&mut self, chunk: Bytes) {
-        if self.len() == 0 {
-            self.first = chunk;
-            return;
-        }
-        self.joined.extend_from_slice(&mem::take(&mut self.first));
-        self.joined.extend_from_slice(&chunk);
-    }
-
-    fn into_bytes(self) -> Bytes {
-        if self.joined.is_empty() { self.first } else { self.joined.freeze() }
     }
 }
