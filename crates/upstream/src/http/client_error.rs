@@ -5,6 +5,7 @@
 use std::error::Error;
 use std::fmt;
 
+use super::cause::cause;
 use super::plain::PlainError;
 
 /// Why there is no answer.
@@ -74,16 +75,4 @@ impl ClientError {
             Self::Client(error) => cause::<hyper::Error>(error).is_some_and(|http| !http.is_parse() && !http.is_user()),
         }
     }
-}
-
-/// The first cause of a type.
-pub(super) fn cause<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
-    let mut next = Some(error);
-    while let Some(cause) = next {
-        if let Some(found) = cause.downcast_ref() {
-            return Some(found);
-        }
-        next = cause.source();
-    }
-    None
 }

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::Either;
-use interlingua_core::{Fault, FaultKind};
+use interlingua_core::Fault;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{self, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
@@ -28,6 +28,7 @@ use url::Host;
 use super::answer::Answer;
 use super::attempt::Attempt;
 use super::client_error::ClientError;
+use super::failure;
 use super::outgoing::OutgoingRequest;
 use super::plain::{self, IDLE_TIMEOUT, POOL_SIZE, PlainRequest};
 use crate::tls;
@@ -155,7 +156,7 @@ impl ClientPool {
                 return Ok(known.client.clone());
             }
 
-            let client = self.build(secure, &to).map_err(|error| not_asked().with_source(error))?;
+            let client = self.build(secure, &to).map_err(|error| failure::not_asked().with_source(error))?;
             // Those of agents that a reload removed.
             clients.retain(|known| !matches!(&known.whose, ClientKey::One(settings) if settings.strong_count() == 0));
             let whose =
@@ -204,10 +205,6 @@ impl ClientPool {
     }
 }
 
-fn not_asked() -> Fault {
-    Fault::new(FaultKind::Internal, "the agent could not be asked")
-}
-
 /// Has the server verified by this name: TLS takes the name from the URL. The agent still gets the host that it knows
 /// itself by.
 fn pin(request: &mut Request, name: &str) -> Result<KeyedDestination, Fault> {
@@ -217,8 +214,8 @@ fn pin(request: &mut Request, name: &str) -> Result<KeyedDestination, Fault> {
         _ => url.host_str().unwrap_or_default().to_owned(),
     };
     let authority = HeaderValue::from_str(&url[url::Position::BeforeHost..url::Position::AfterPort])
-        .map_err(|error| not_asked().with_source(error))?;
-    request.url_mut().set_host(Some(name)).map_err(|error| not_asked().with_source(error))?;
+        .map_err(|error| failure::not_asked().with_source(error))?;
+    request.url_mut().set_host(Some(name)).map_err(|error| failure::not_asked().with_source(error))?;
     // What the operator set wins.
     request.headers_mut().entry(header::HOST).or_insert(authority);
     Ok(KeyedDestination::Pinned(host))

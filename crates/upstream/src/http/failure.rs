@@ -9,9 +9,15 @@ use interlingua_core::fault::error_chain;
 use interlingua_core::{Fault, FaultKind};
 use reqwest::Url;
 
-use super::client_error::{ClientError, cause};
+use super::cause::cause;
+use super::client_error::ClientError;
 use crate::scheme_error::{SPEAKS_HTTP, is_answer_in_clear};
 use interlingua_base::secrets;
+
+/// A request that cannot be sent at all: the connector, or the configuration, is wrong.
+pub(super) fn not_asked() -> Fault {
+    Fault::new(FaultKind::Internal, "the agent could not be asked")
+}
 
 /// An error before the head of an answer was received. The log gets the URL without its query and user info.
 pub(super) fn before_answer(error: ClientError, url: &Url) -> Fault {

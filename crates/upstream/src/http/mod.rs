@@ -21,6 +21,7 @@ mod answer;
 mod asking;
 mod attempt;
 mod card;
+mod cause;
 mod client_error;
 mod client_pool;
 mod failure;

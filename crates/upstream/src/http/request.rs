@@ -7,7 +7,7 @@ use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::outgoing::OutgoingRequest;
 use super::target::Target;
-use super::{Agent, AgentServers};
+use super::{Agent, AgentServers, failure};
 use crate::headers::{CallerHeader, TurnHeaders};
 
 impl Agent {
@@ -84,6 +84,6 @@ impl Agent {
     }
 }
 
-fn wrong(what: String) -> Fault {
-    Fault::new(FaultKind::Internal, "the agent could not be asked").with_detail(what)
+fn wrong(detail: String) -> Fault {
+    failure::not_asked().with_detail(detail)
 }

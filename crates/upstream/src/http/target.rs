@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use http::Uri;
-use interlingua_core::{Fault, FaultKind};
+use interlingua_core::Fault;
 use reqwest::Url;
 use reqwest::header::HeaderValue;
 use url::Position;
@@ -36,10 +36,7 @@ pub(super) struct Target {
 
 impl Target {
     fn parse(text: &str, endpoint: usize, own: Option<&Url>) -> Result<Self, Fault> {
-        let wrong = |detail: String| {
-            Fault::new(FaultKind::Internal, "the agent could not be asked")
-                .with_detail(format_args!("{text}: {detail}"))
-        };
+        let wrong = |detail: String| failure::not_asked().with_detail(format_args!("{text}: {detail}"));
         let url = Url::parse(text).map_err(|error| wrong(error.to_string()))?;
         let host = &url[Position::BeforeHost..Position::AfterPort];
         let host = HeaderValue::from_str(host).map_err(|error| wrong(error.to_string()))?;

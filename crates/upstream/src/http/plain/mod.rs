@@ -29,6 +29,7 @@ use tokio::time::timeout;
 use tower_service::Service as _;
 
 use super::attempt::Attempt;
+use super::cause::cause;
 use idle::{IdlePool, Reuse};
 use link::{ClientRequest, Link};
 
@@ -214,12 +215,5 @@ fn connector(limit: Duration) -> HttpConnector {
 }
 
 fn has_timed_out(error: &(dyn Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(cause) = next {
-        if cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
-            return true;
-        }
-        next = cause.source();
-    }
-    false
+    cause::<io::Error>(error).is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
 }
