@@ -9,25 +9,18 @@ use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
 
 use allocation_counter::measure;
-use futures_util::future::{BoxFuture, ready};
-use interlingua::callers::{Callers, Usage};
-use interlingua::engine::{self, Answer, Engine, Limits, RetentionRules, RouteAgents, Scope};
-use interlingua::metrics::Metrics;
-use interlingua::ports::{WebhookClient, WebhookError};
-use interlingua::store::{Memory, OwnerBoundsOf, Retention};
-use interlingua::upstream::ForwardedHeaders;
+use interlingua::engine::{Answer, Engine, History, Scope};
+use interlingua::store::Memory;
 use interlingua::upstream::http::{Endpoint, HttpSettings, HttpUpstream};
+use interlingua_core::Out;
 use interlingua_core::call::{AgentCard, Reply};
 use interlingua_core::exchange::Mounted;
-use interlingua_core::public_address::{Policy, RefusedAddress};
-use interlingua_core::push::PushRequest;
-use interlingua_core::{Out, Owner};
 use interlingua_core_testkit::ClientRequest;
 use interlingua_testing_agents::deltas::deltas;
 use interlingua_testing_protocols::{connected, served};
+use interlingua_testing_support::engine::engine;
 use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
 
@@ -53,19 +46,6 @@ const PAIRS: &[(&str, &str, &str)] = &[
         "responses",
     ),
 ];
-
-/// A webhook client without receivers.
-struct NoWebhooks;
-
-impl WebhookClient for NoWebhooks {
-    fn check_url(&self, _: &str, _: &Policy) -> BoxFuture<'static, Result<(), RefusedAddress>> {
-        Box::pin(ready(Ok(())))
-    }
-
-    fn post(&self, _: &str, _: &Policy, _: PushRequest) -> BoxFuture<'static, Result<(), WebhookError>> {
-        Box::pin(ready(Ok(())))
-    }
-}
 
 /// Answers each request of each connection with one event stream, written at once.
 fn serve(listener: TcpListener, answer: Arc<Vec<u8>>) {
@@ -126,61 +106,12 @@ impl Fixture {
         let endpoint = Endpoint { connector, url: Some(url.parse().expect("a URL")), weight: 1 };
         let upstream = HttpUpstream::new(vec![endpoint], HttpSettings::default()).expect("an upstream");
 
-        let card =
-            Arc::new(AgentCard { name: "demo".to_owned(), server_label: "demo".to_owned(), ..AgentCard::default() });
-        let metrics = Metrics::new();
-        let agent = engine::Agent {
-            protocol: agent.into(),
-            name: "demo".to_owned(),
-            card: Arc::clone(&card),
-            upstream: Arc::new(upstream),
-            protocol_events: false.into(),
-            history: engine::History::Upstream,
-            history_limit: engine::HistoryLimit { turns: 50, bytes: 1 << 20 },
-            queue_turns: true,
-            max_run_bytes: 64 << 20,
-            usage: Arc::new(Usage::default()),
-            metrics: metrics.agent("demo"),
-        };
-        let retention = Retention {
-            age: Duration::from_secs(3600),
-            runs: 100_000,
-            documents: 100_000,
-            bytes: u64::MAX,
-            collections: Vec::new(),
-            parts: Vec::new(),
-            routes: Vec::new(),
-            attached: Vec::new(),
-            bounds: OwnerBoundsOf::default(),
-        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let engine = {
+        let (engine, scope) = {
             let _guard = runtime.enter();
-            Engine::new(
-                vec![Arc::new(agent)],
-                Arc::new(Memory::new()),
-                Arc::new(NoWebhooks),
-                RetentionRules { retention, scopes: Vec::new() },
-                Callers::anonymous_only(),
-                Limits::default(),
-                metrics,
-            )
+            engine(Arc::new(Memory::new()), Arc::new(upstream), History::Upstream)
         };
-        let scope = Scope {
-            owner: Owner::anonymous(),
-            caller: Callers::anonymous_only().anonymous(),
-            path: Arc::from("/"),
-            agents: RouteAgents::new(vec![card]),
-            protocol: client,
-            detach: false,
-            first_event_timeout: Duration::from_secs(10),
-            push: None,
-            route: None,
-            trace: None,
-            request: None,
-            forwarded: ForwardedHeaders::default(),
-            connection: None,
-        };
+        let scope = Scope { protocol: client, ..scope };
         let (_, serves) = served().find(|(protocol, _)| protocol.name == client).expect("a protocol");
         let path = serves.sample("demo", "hi").expect("a sample request").endpoint;
         let mounted = serves.mounted(AgentCard { name: "demo".to_owned(), ..AgentCard::default() });

@@ -8,36 +8,29 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-use interlingua::callers::{Callers, Usage};
 use interlingua::clock;
-use interlingua::engine::{self, Answer, Engine, Limits, RetentionRules, RouteAgents, Scope};
-use interlingua::metrics::Metrics;
-use interlingua::ports::{WebhookClient, WebhookError};
-use interlingua::store::{Memory, OwnerBoundsOf, Query, Retention, Sqlite, SqliteOptions, Store, owned_key};
+use interlingua::engine::{Answer, Engine, History, Scope};
+use interlingua::store::{Memory, Query, Sqlite, SqliteOptions, Store, owned_key};
 use interlingua::upstream::demo::DemoUpstream;
-use interlingua::upstream::{Conversation, ForwardedHeaders, SendOptions, Upstream};
-use interlingua_core::answer::ALL_DECISIONS;
-use interlingua_core::call::{
-    AgentCard, Busy, Filter, HistoryJudge, Otherwise, Resent, RunState, RunView, SessionCall, Target,
-};
+use interlingua::upstream::{Conversation, SendOptions, Upstream};
+use interlingua_core::call::{Busy, Filter, HistoryJudge, Otherwise, Resent, RunState, RunView, SessionCall, Target};
 use interlingua_core::capability::UpstreamCapabilities;
 use interlingua_core::connector::TurnRequest;
 use interlingua_core::event::End;
 use interlingua_core::json::Extra;
 use interlingua_core::model::{AgentRequest, Message};
 use interlingua_core::policy::RunPolicy;
-use interlingua_core::public_address::{Policy, RefusedAddress};
+use interlingua_core::public_address::Policy;
 use interlingua_core::push::{PushNotifier, PushNotifiers, PushRequest};
 use interlingua_core::step::Step;
 use interlingua_core::{Call, Delivery, Fault, Owner, RunCall, RunId, Thread};
 use tokio::task::LocalSet;
 
+use crate::support::engine::{AGENT, engine};
 use crate::support::store::FaultyStore;
 
 /// Everything that a call started must have ended within this time.
 pub(super) const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
-const AGENT: &str = "demo";
 pub(super) const COLLECTION: &str = "receivers";
 
 /// An engine without sockets, and the scope of its caller.
@@ -45,19 +38,6 @@ pub(super) struct Fixture {
     pub(super) engine: Engine,
     pub(super) store: Arc<dyn Store>,
     pub(super) scope: Scope,
-}
-
-/// A webhook client that accepts every delivery.
-struct AcceptingClient;
-
-impl WebhookClient for AcceptingClient {
-    fn check_url(&self, _: &str, _: &Policy) -> BoxFuture<'static, Result<(), RefusedAddress>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn post(&self, _: &str, _: &Policy, _: PushRequest) -> BoxFuture<'static, Result<(), WebhookError>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
 }
 
 /// A notifier that sends a request for every step.
@@ -100,46 +80,10 @@ impl Fixture {
     }
 
     fn with(store: Arc<dyn Store>, upstream: Arc<dyn Upstream>) -> Self {
-        Self::with_history(store, upstream, engine::History::Upstream)
+        Self::with_history(store, upstream, History::Upstream)
     }
 
-    fn with_history(store: Arc<dyn Store>, upstream: Arc<dyn Upstream>, history: engine::History) -> Self {
-        let card = Arc::new(AgentCard {
-            name: AGENT.to_owned(),
-            description: String::new(),
-            version: String::new(),
-            server_label: AGENT.to_owned(),
-            since: 0,
-            decisions: ALL_DECISIONS,
-        });
-        let metrics = Metrics::new();
-        let agent = engine::Agent {
-            protocol: "agent-api".into(),
-            name: AGENT.to_owned(),
-            card: Arc::clone(&card),
-            upstream,
-            protocol_events: false.into(),
-            history,
-            history_limit: engine::HistoryLimit { turns: 50, bytes: 1 << 20 },
-            queue_turns: true,
-            max_run_bytes: 64 << 20,
-            usage: Arc::new(Usage::default()),
-            metrics: metrics.agent(AGENT),
-        };
-        let housekeeping = RetentionRules {
-            retention: Retention {
-                age: Duration::from_secs(3600),
-                runs: 100_000,
-                documents: 100_000,
-                bytes: u64::MAX,
-                collections: Vec::new(),
-                parts: Vec::new(),
-                routes: Vec::new(),
-                attached: Vec::new(),
-                bounds: OwnerBoundsOf::default(),
-            },
-            scopes: Vec::new(),
-        };
+    fn with_history(store: Arc<dyn Store>, upstream: Arc<dyn Upstream>, history: History) -> Self {
         let notifiers = PushNotifiers {
             collection: COLLECTION,
             policy: Policy::default(),
@@ -147,30 +91,8 @@ impl Fixture {
             open: Box::new(|_| Some(Box::new(StepNotifier))),
             disable: Box::new(|_| None),
         };
-        let scope = Scope {
-            owner: Owner::anonymous(),
-            caller: Callers::anonymous_only().anonymous(),
-            path: Arc::from("/"),
-            agents: RouteAgents::new(vec![card]),
-            protocol: "test",
-            detach: false,
-            first_event_timeout: Duration::from_secs(10),
-            push: Some(Arc::new(notifiers)),
-            route: None,
-            trace: None,
-            request: None,
-            forwarded: ForwardedHeaders::default(),
-            connection: None,
-        };
-        let engine = Engine::new(
-            vec![Arc::new(agent)],
-            Arc::clone(&store),
-            Arc::new(AcceptingClient),
-            housekeeping,
-            Callers::anonymous_only(),
-            Limits::default(),
-            metrics,
-        );
+        let (engine, scope) = engine(Arc::clone(&store), upstream, history);
+        let scope = Scope { push: Some(Arc::new(notifiers)), ..scope };
         Self { engine, store, scope }
     }
 
@@ -590,7 +512,7 @@ async fn two_messages_to_a_waiting_run_at_the_same_moment_both_get_an_answer() {
         for steps in 0..60 {
             let store = Arc::new(FaultyStore::slow(Arc::new(Memory::new())));
             let demo = Arc::new(DemoUpstream::new(Duration::ZERO));
-            let fixture = Fixture::with_history(store, demo, engine::History::Gateway);
+            let fixture = Fixture::with_history(store, demo, History::Gateway);
             let id = fixture.waiting("s").await;
             fixture.assert_settled("the first turn").await;
 

@@ -12,6 +12,7 @@ pub mod collector;
 pub mod contract;
 pub mod endings;
 pub mod endpoints;
+pub mod engine;
 pub mod framing;
 pub mod front;
 pub mod gateway;
