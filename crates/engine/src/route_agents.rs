@@ -30,7 +30,7 @@ enum Rights {
 }
 
 impl RouteAgents {
-    /// The agents of a route, for a caller who may use all of them.
+    /// The agents of a route, without restrictions.
     pub fn new(cards: Vec<Arc<AgentCard>>) -> Self {
         let positions = cards.iter().enumerate().map(|(position, card)| (card.name.clone(), position)).collect();
         Self { all: Arc::new(AgentList { cards, positions }), rights: Rights::All }
