@@ -658,6 +658,7 @@ fn card(agent: &config::Agent) -> Arc<AgentCard> {
         server_label: agent.server_label.clone().unwrap_or_else(|| agent.name.clone()),
         since: clock::now(),
         decisions: agent.upstream.capabilities.decisions,
+        input_media: agent.upstream.capabilities.input_media,
     })
 }
 
@@ -686,6 +687,11 @@ fn auth_schemes(methods: Methods, issuers: &[JwtIssuer]) -> Vec<AuthScheme> {
         let discovered = issuers.iter().filter(|issuer| issuer.jwks == JwksSource::Discovery);
         let urls = discovered.filter_map(|issuer| jwks::discovery_url(&issuer.issuer).ok());
         schemes.extend(urls.map(|url| AuthScheme::OpenId { url: url.into() }));
+        schemes.extend(
+            issuers
+                .iter()
+                .map(|issuer| AuthScheme::Issuer { issuer: issuer.issuer.clone(), audiences: issuer.audience.clone() }),
+        );
     }
     if methods.certificates {
         schemes.push(AuthScheme::Certificate);

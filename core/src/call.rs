@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::answer::{Answer, AnswerPolicy};
+use crate::capability::Media;
 use crate::event::{End, Millis};
 use crate::fault::{Fault, FaultKind};
 use crate::id::RunId;
@@ -588,6 +589,8 @@ pub struct AgentCard {
     pub since: Millis,
     /// The decisions about a pending approval that the agent accepts. Empty: the agent asks for no approvals.
     pub decisions: &'static [Decision],
+    /// Kinds of media that can be sent to the agent.
+    pub input_media: Media,
 }
 
 /// A complete reply to a [`Call`]. Adapters answer replies they do not expect with a fault.

@@ -212,8 +212,8 @@ pub enum Cancel {
     Ignored,
 }
 
-/// Kinds of media.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// Kinds of media. By default none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[allow(clippy::struct_excessive_bools, reason = "a set of kinds, each there or not")]
 pub struct Media {
     /// Images of any format.

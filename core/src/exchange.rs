@@ -19,6 +19,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
+pub use crate::auth_scheme::AuthScheme;
 use crate::call::{AgentCard, Call, Notice, Reply, RunView};
 use crate::capability::ClientCapabilities;
 use crate::console::ConsoleSupport;
@@ -138,25 +139,6 @@ impl Mount {
     pub fn authenticates(&self) -> bool {
         !self.schemes.is_empty()
     }
-}
-
-/// A way in which callers authenticate. A caller needs only one of a route's ways.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AuthScheme {
-    /// A key in the header `x-api-key`.
-    ApiKey,
-    /// A key or a token in `Authorization: Bearer`.
-    Bearer {
-        /// True if only JSON Web Tokens are accepted.
-        jwt_only: bool,
-    },
-    /// A token of an OpenID Connect issuer.
-    OpenId {
-        /// The URL of the issuer's discovery document.
-        url: String,
-    },
-    /// A client certificate of the TLS connection.
-    Certificate,
 }
 
 /// A mounted protocol.
@@ -489,7 +471,7 @@ pub enum Flow {
     /// The response is complete and contains the whole run, so that no later request needs to find the run.
     Forget,
     /// The response continues with the call that [`Exchange::next_call`] returns: with the run that answers this one,
-    /// with the next run of a session, or with [`Call::Listen`].
+    /// with the next run of a session, or with [`Call::Listen`]. The run of this stream continues without it.
     Next,
 }
 
@@ -653,6 +635,12 @@ pub trait Exchange: Send + 'static {
     /// Ends a streamed response early for a reason outside the run: a shutdown, revoked credentials.
     fn interrupt(&mut self, fault: &Fault, out: &mut Out) {
         let _ = (fault, out);
+    }
+
+    /// True if a client whose stream is cut at a shutdown resumes it at another gateway, so that its stream ends without
+    /// [`Exchange::interrupt`] if other gateways show the rest of the run.
+    fn is_resumed_elsewhere(&self) -> bool {
+        true
     }
 
     /// Writes a keep-alive into a quiet stream.

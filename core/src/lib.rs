@@ -10,6 +10,7 @@
 pub mod agent_api;
 pub mod agent_event;
 pub mod answer;
+mod auth_scheme;
 pub mod call;
 pub mod capability;
 pub mod client_tool;

@@ -259,10 +259,16 @@ impl Steps {
         match flow {
             Flow::More => {}
             Flow::Close | Flow::Forget => self.ended = true,
-            Flow::Next => match self.exchange.next_call() {
-                Some(call) => self.source = Source::call(call, &self.engine, &self.scope),
-                None => self.ended = true,
-            },
+            Flow::Next => {
+                if let Source::Run(follower) = &self.source {
+                    // The response continues without the run: its client has not disconnected.
+                    follower.detach();
+                }
+                match self.exchange.next_call() {
+                    Some(call) => self.source = Source::call(call, &self.engine, &self.scope),
+                    None => self.ended = true,
+                }
+            }
         }
     }
 
@@ -296,7 +302,7 @@ impl Steps {
             Poll::Ready(true) => {}
             Poll::Pending => {
                 if let Some(fault) = follower.broken_off() {
-                    if !follower.is_elsewhere() {
+                    if !follower.is_elsewhere() || !self.exchange.is_resumed_elsewhere() {
                         self.exchange.interrupt(&fault, &mut self.out);
                     }
                     self.ended = true;

@@ -47,12 +47,14 @@ const LOGGED: &str = "
         SELECT replica, flush, followed FROM il.log WHERE replica = r.id AND flush > coalesce(seen.flush, 0)
         ORDER BY flush LIMIT $3) AS l
     WHERE r.state = 'active' ORDER BY l.replica, l.flush";
-/// Read before the lines: those that come in between are of a later state, which is read the next time.
+/// Read before the lines: those that come in between are of a later state, which is read the next time. Tags change at
+/// any time, without another state.
 const HEADS: &str = "
-    SELECT f.number, r.id IS NULL, r.state, r.changed_at, r.about, r.hidden, coalesce(r.ended, true)
-    FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::text[]) AS f(number, run, changed_at, state)
+    SELECT f.number, r.id IS NULL, r.state, r.changed_at, r.about, r.hidden, coalesce(r.ended, true), t.tags
+    FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::text[], $5::text[]) AS f(number, run, changed_at, state, tags)
     LEFT JOIN il.runs r ON r.id = f.run
-    WHERE r.id IS NULL OR r.changed_at <> f.changed_at OR r.state <> f.state";
+    CROSS JOIN LATERAL (SELECT coalesce(array_to_string(r.tags, chr(30)), '') AS tags) t
+    WHERE r.id IS NULL OR r.changed_at <> f.changed_at OR r.state <> f.state OR t.tags <> f.tags";
 const LINES: &str = "
     SELECT f.number, l.first, l.events, l.bytes
     FROM unnest($1::bigint[], $2::uuid[], $3::bigint[]) AS f(number, run, next)
@@ -97,6 +99,7 @@ struct FollowedRun {
     /// The value when its row was last read.
     changed_at: i64,
     state: String,
+    tags: String,
     /// Lines were passed over: they are in the run's rows, or will be.
     missed: bool,
     updates: mpsc::Sender<Result<RunUpdate, StoreError>>,
@@ -112,7 +115,15 @@ impl Follows {
         let mut state = lock(&self.state);
         state.last += 1;
         let number = state.last;
-        let followed = FollowedRun { run, next: from, changed_at: -1, state: String::new(), missed: false, updates };
+        let followed = FollowedRun {
+            run,
+            next: from,
+            changed_at: -1,
+            state: String::new(),
+            tags: String::new(),
+            missed: false,
+            updates,
+        };
         state.by_number.insert(number, followed);
         state.by_run.entry(run).or_default().push(number);
         drop(state);
@@ -210,7 +221,8 @@ impl Follows {
 
     /// Reads what is new in the rows of all runs, and passes it on.
     async fn read_rows(&self, reads: &Reads, seen: &mut LogPosition) -> Result<(), StoreError> {
-        let (mut numbers, mut runs, mut next, mut changed, mut states) = (vec![], vec![], vec![], vec![], vec![]);
+        let (mut numbers, mut runs, mut next) = (vec![], vec![], vec![]);
+        let (mut changed, mut states, mut tags) = (vec![], vec![], vec![]);
         {
             let mut state = lock(&self.state);
             let gone = state.by_number.iter().filter(|(_, followed)| followed.updates.is_closed());
@@ -226,6 +238,7 @@ impl Follows {
                 next.push(followed.next.cast_signed());
                 changed.push(followed.changed_at);
                 states.push(followed.state.clone());
+                tags.push(followed.tags.clone());
             }
         }
         if runs.is_empty() {
@@ -234,11 +247,12 @@ impl Follows {
 
         let (heads, lines) = reads
             .read(async |database| {
-                let parameters: [(&(dyn ToSql + Sync), Type); 4] = [
+                let parameters: [(&(dyn ToSql + Sync), Type); 5] = [
                     (&numbers, Type::INT8_ARRAY),
                     (&runs, Type::UUID_ARRAY),
                     (&changed, Type::INT8_ARRAY),
                     (&states, Type::TEXT_ARRAY),
+                    (&tags, Type::TEXT_ARRAY),
                 ];
                 let line_parameters: [(&(dyn ToSql + Sync), Type); 4] = [
                     (&numbers, Type::INT8_ARRAY),
@@ -375,7 +389,7 @@ impl FollowedRun {
         if let Some(row) = read.head.filter(|row| is_complete && !row.get::<_, bool>(1)) {
             let about: &[u8] = row.get(4);
             info = Some(Box::new(parse_info(self.run, about, row.get(5))?));
-            (self.state, self.changed_at) = (row.get(2), row.get(3));
+            (self.state, self.changed_at, self.tags) = (row.get(2), row.get(3), row.get(7));
             is_over = row.get(6);
         }
         if lines.is_empty() && info.is_none() {

@@ -4,6 +4,7 @@
 
 use interlingua_core::answer::ALL_DECISIONS;
 use interlingua_core::call::AgentCard;
+use interlingua_core::capability::Media;
 use interlingua_testing_protocols::{Serves, served};
 
 /// An endpoint of a route for the agent `demo`.
@@ -36,6 +37,7 @@ fn endpoints_of(serves: &Serves) -> Vec<Endpoint> {
         server_label: "demo".to_owned(),
         since: 0,
         decisions: ALL_DECISIONS,
+        input_media: Media::ALL,
     };
     let path = serves.path_of(&card.name);
     let mounted = serves.mounted(card);

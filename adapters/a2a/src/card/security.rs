@@ -119,6 +119,7 @@ pub(crate) fn of_route(schemes: &[AuthScheme]) -> BTreeMap<String, Scheme> {
             }
             AuthScheme::OpenId { url } => ("oidc", Scheme::OpenIdConnect { url: url.clone(), description: None }),
             AuthScheme::Certificate => ("mtls", Scheme::MutualTls { description: None }),
+            AuthScheme::Issuer { .. } => continue,
         };
 
         // Only issuers may be several.

@@ -23,6 +23,7 @@ pub fn card(name: &str) -> Arc<AgentCard> {
         server_label: name.to_owned(),
         since: NOW,
         decisions: interlingua_core::answer::NATIVE_DECISIONS,
+        input_media: interlingua_core::capability::Media::ALL,
     })
 }
 

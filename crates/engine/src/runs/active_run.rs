@@ -373,6 +373,11 @@ impl ActiveRun {
         was_last_attached && !state.record.is_finished()
     }
 
+    /// Lets the run continue when this follower leaves.
+    pub(super) fn detach_follower(&self, index: usize) {
+        self.state().followers.detach(index);
+    }
+
     /// The run for a reader: no further event is evicted. Events that were evicted before are missing until
     /// [`ActiveRun::restore`].
     pub(crate) fn pin(self: &Arc<Self>) -> PinnedRun {

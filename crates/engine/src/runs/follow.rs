@@ -206,6 +206,13 @@ impl Follower {
         }
     }
 
+    /// Lets the run continue when this follower leaves.
+    pub fn detach(&self) {
+        if let Source::InMemory(run, index) = &self.source {
+            run.detach_follower(*index);
+        }
+    }
+
     /// Makes sure that no one finds the run again. It has ended.
     pub fn forget(&self) {
         self.runs.forget(&self.run());

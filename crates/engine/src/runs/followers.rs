@@ -44,6 +44,16 @@ impl Followers {
         was_attached && !has_attached
     }
 
+    /// The run no longer depends on this follower.
+    pub(super) fn detach(&mut self, index: usize) {
+        if let Some(entry) = &mut self.entries[index] {
+            entry.attached = false;
+        }
+        if !self.entries.iter().flatten().any(|entry| entry.attached) {
+            self.unread.release();
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.iter().flatten().count()
     }

@@ -26,7 +26,7 @@ use crate::complete::complete;
 use crate::faults::store_fault;
 use crate::limits::Limits;
 use crate::runs::{
-    AbortGuard, ActiveRun, Answer, Follower, Place, RunHandle, RunTable, Scope, Spoken, Turn, TurnPermits,
+    AbortGuard, ActiveRun, Answer, Follower, Place, Publish, RunHandle, RunTable, Scope, Spoken, Turn, TurnPermits,
     owner_of_new_run,
 };
 use crate::sessions::{Session, TurnGuard};
@@ -221,6 +221,11 @@ impl FirstTurns {
             Outcome::Waiting(asked_by, reason) => {
                 let asked_by = asked_by.ok_or_else(faults::waiting)?;
                 let run = self.runs.find(asked_by).await?.ok_or_else(faults::waiting)?;
+                if let RunHandle::InMemory(run) = &run {
+                    // Some of its items may have their answers now.
+                    let pending = session.pending_of(asked_by);
+                    run.update(Publish::Later, |state| state.pending = pending);
+                }
                 Ok(ControlFlow::Break(Answer::Waiting(run, reason)))
             }
         }

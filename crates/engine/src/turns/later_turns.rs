@@ -10,6 +10,7 @@ use std::time::Duration;
 use interlingua_core::call::{Busy, RunState, Target};
 use interlingua_core::event::Millis;
 use interlingua_core::model::{AgentRequest, Input};
+use interlingua_core::pending::Pending;
 use interlingua_core::{Delivery, End, Fault, FaultKind, Json, Run, RunCall, RunId, run};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
@@ -86,7 +87,12 @@ impl LaterTurns {
             Some(follower) => (None, follower),
             None => {
                 let held = self.runs.activate(found).await?;
-                let follower = Follower::new(&self.runs, held.handle());
+                let run = held.handle();
+                let follower = if call.policy.detached {
+                    Follower::new(&self.runs, run)
+                } else {
+                    Follower::attached(&self.runs, run)
+                };
                 (Some(held), follower)
             }
         };
@@ -338,7 +344,9 @@ impl LaterTurns {
             Outcome::Waiting(_, reason) => {
                 let (runs, active) = (Arc::clone(&self.runs), Arc::clone(run));
                 let input = std::mem::take(&mut turn.spoken.request.input);
-                complete(async move { record_withdrawn(&runs, &active, input).await }).await?;
+                // Some of its items may have their answers now.
+                let pending = turn.session.pending_of(run.id());
+                complete(async move { record_withdrawn(&runs, &active, input, pending).await }).await?;
                 Ok(Some((run.handle(), reason)))
             }
         }
@@ -497,7 +505,12 @@ fn check_queueable(session: &Session, spoken: &Spoken, busy: Option<Busy>, now: 
 }
 
 /// Records input to a run that waits for something else first: it does not reach the agent, but the client sent it.
-async fn record_withdrawn(runs: &RunTable, run: &Arc<ActiveRun>, input: Input) -> Result<(), Fault> {
+async fn record_withdrawn(
+    runs: &RunTable,
+    run: &Arc<ActiveRun>,
+    input: Input,
+    pending: Vec<Pending>,
+) -> Result<(), Fault> {
     let now = clock::now();
     run.update(Publish::Now, |state| {
         // It may have been ended meanwhile.
@@ -505,6 +518,7 @@ async fn record_withdrawn(runs: &RunTable, run: &Arc<ActiveRun>, input: Input) -
             state.record.set_time(now);
             state.record.start_turn(input);
             state.record.withdraw_turn(None);
+            state.pending = pending;
         }
     });
     let settled = commit::settle(runs.store(), run).await;
