@@ -7,6 +7,7 @@ use interlingua_agentscope::AgentscopeUpstream;
 use interlingua_anthropic_messages::{AnthropicMessages, AnthropicMessagesUpstream};
 use interlingua_chat_completions::{ChatCompletions, ChatCompletionsUpstream};
 use interlingua_hitl::{Hitl, HitlUpstream};
+use interlingua_mcp::Mcp;
 use interlingua_native::{Native, NativeUpstream};
 use interlingua_responses::{Responses, ResponsesUpstream};
 
@@ -25,6 +26,7 @@ impl Gateway {
             .serve::<AgKit>()
             .serve::<Hitl>()
             .serve::<AgUi>()
+            .serve::<Mcp>()
             .upstream::<NativeUpstream>()
             .upstream::<A2aUpstream>()
             .upstream::<ChatCompletionsUpstream>()

@@ -3,6 +3,12 @@
 //! Not here: errors in configurations (`tests/config.rs`).
 
 use interlingua_testing_support as support;
+#[path = "cli/mcp_bridge.rs"]
+mod mcp_bridge;
+#[path = "cli/mcp_host.rs"]
+mod mcp_host;
+#[path = "cli/mcp_session.rs"]
+mod mcp_session;
 #[path = "cli/words.rs"]
 mod words;
 

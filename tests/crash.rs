@@ -5,6 +5,8 @@
 //! cut by the crash is closed as failed with its own code, after all events that were sent; sessions continue; pending
 //! items stay pending. Not here: the store alone (`tests/store`).
 
+#[path = "crash/mcp.rs"]
+mod mcp;
 #[path = "crash/resend.rs"]
 mod resend;
 #[path = "crash/resume.rs"]

@@ -274,7 +274,7 @@ fn tested_packages(are_agents: bool) -> Vec<(String, String)> {
 #[test]
 fn the_book_lists_the_tested_official_clients() {
     /// Dependencies of other clients and of the suites' scripts.
-    const NOT_CLIENTS: [&str; 24] = [
+    const NOT_CLIENTS: [&str; 25] = [
         "langchain-core",
         "cryptography",
         "httpx",
@@ -288,6 +288,7 @@ fn the_book_lists_the_tested_official_clients() {
         "@preact/signals-core",
         "lit-html",
         "undici",
+        "node",
         "uplot",
         "websockets",
         "zod",

@@ -110,6 +110,7 @@ const ADAPTER_DEPENDENCIES: &[&str] = &[
     "serde",
     "serde_json",
     "serde_json_canonicalizer",
+    "sha2",
     "thiserror",
     "uuid",
 ];

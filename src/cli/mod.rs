@@ -1,4 +1,4 @@
-//! The command line: `serve`, `check`, `probe`, `routes`, `schema`, `key`, `store`, `call`, `health`.
+//! The command line: `serve`, `check`, `probe`, `routes`, `schema`, `key`, `store`, `call`, `mcp`, `health`.
 //!
 //! Exit codes: 0 success, 1 a failure while running, 2 an error in the configuration or on the command line.
 
@@ -11,6 +11,7 @@ mod health;
 mod key;
 mod log;
 mod log_lines;
+mod mcp;
 mod probe;
 mod routes;
 mod scheme;
@@ -82,6 +83,12 @@ enum Command {
     Store(store::Store),
     /// Send a message to an agent and stream its response to the terminal
     Call(call::Call),
+    /// Connect a program that speaks MCP over standard input and output to an MCP endpoint
+    ///
+    /// For programs that only start other programs. Each line of standard input is a message that is sent to the URL;
+    /// each line of standard output is a message of the server. Problems are written to standard error. Standard input
+    /// that ends gives open answers 5 s, ends the session, and exits with code 0.
+    Mcp(mcp::Mcp),
     /// Check whether a running gateway is ready: exit code 0 if it is
     Health {
         /// The gateway's URL; with a path, such as /healthz, that path is requested instead of /readyz
@@ -155,6 +162,7 @@ fn run(gateway: &Gateway) -> i32 {
         Command::Store(store) => store.run(gateway, config),
         Command::Call(call) => Ok(scheme::check(&call.url)
             .and_then(|()| if call.is_foreign() { call_foreign::run(&call, gateway) } else { call.run(gateway) })),
+        Command::Mcp(mcp) => mcp.run(),
         Command::Health { url } => Ok(scheme::check(&url).and_then(|()| health::check(&url))),
     };
 

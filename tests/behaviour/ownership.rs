@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use self::operations::{Operation, operations};
+use self::operations::{MCP_MODERN, Operation, operations};
 use crate::support::callers::{AUTH, write_keys};
 use crate::support::gateway::{DEMO, Gateway, JSON};
 use crate::support::http::{Exchange, Response};
@@ -241,13 +241,21 @@ fn without_made_up(text: &str) -> String {
 async fn send(gateway: &Gateway, base: &str, operation: &Operation, values: &Values) -> Response {
     let path = format!("{base}{}", values.fill(operation.path));
     let body = operation.body.as_ref().map(|body| values.fill(&body.to_string())).unwrap_or_default();
-    let mut headers = Vec::new();
+    let (mut headers, mut of_message) = (Vec::new(), Vec::new());
     if operation.version == Some("1.0") {
         headers.push(V1);
     }
     if operation.body.is_some() {
         headers.push(JSON[0]);
     }
+    let message: Value = serde_json::from_str(&body).unwrap_or_default();
+    if operation.version == Some(MCP_MODERN) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let named = [("mcp-method", text(&message["method"])), ("mcp-name", text(&message["params"]["taskId"]))];
+        headers.push(("mcp-protocol-version", MCP_MODERN));
+        of_message.extend(named);
+    }
+    headers.extend(of_message.iter().map(|(name, value)| (*name, value.as_str())));
     let session = values.fill("{session}");
     if operation.session_header {
         headers.push(("x-session-id", &session));

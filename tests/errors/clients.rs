@@ -16,6 +16,9 @@ pub(crate) async fn ask(gateway: &Gateway, client: Protocol, agent: &str, sessio
     if turn.body.get("model").is_some() {
         turn.body["model"] = agent.into();
     }
+    if let Some(tool) = turn.body.pointer_mut("/params/name") {
+        *tool = agent.into();
+    }
     let body = turn.body.to_string();
     gateway.open("POST", &path, &turn.headers(), body.as_bytes()).await.response().await
 }
@@ -88,7 +91,8 @@ fn wanted(client: Protocol, reported: &ExpectedReport, has_status: bool) -> (u16
         }
         Protocol::AnthropicMessages => (reported.anthropic.0, words(&[reported.anthropic.1])),
         Protocol::A2a if has_status => (reported.a2a.0, words(&[reported.a2a.1])),
-        Protocol::A2a => (200, words(&[reported.code])),
+        // What an agent does is for the model, in a result.
+        Protocol::A2a | Protocol::Mcp => (200, words(&[reported.code])),
     };
     (if has_status { status } else { 200 }, found)
 }
@@ -112,6 +116,7 @@ fn refused(client: Protocol, answer: &Response) -> Option<Vec<String>> {
         Protocol::AnthropicMessages => (body["type"] == "error").then(|| Some(vec![word(&error["type"])?]))?,
         Protocol::A2a => Some(vec![word(&error["status"])?]),
         Protocol::Hitl => body["detail"].is_string().then(Vec::new),
+        Protocol::Mcp => Some(vec![own_code(word(&error["data"]["code"])?)]),
     }
 }
 
@@ -149,5 +154,11 @@ fn failed(client: Protocol, answer: &Response) -> Option<Vec<String>> {
         Protocol::AgUi => (last?["type"] == "RUN_ERROR").then(|| Some(vec![own_code(word(&last?["code"])?)]))?,
         Protocol::AgKit => (last?["type"] == "error").then(Vec::new),
         Protocol::Hitl => (answer.json()["status"] == "error").then(Vec::new),
+        Protocol::Mcp => {
+            let (result, error) = (&last?["result"], &last?["error"]);
+            let reported =
+                if result["isError"] == true { &result["_meta"]["interlingua/error"] } else { &error["data"] };
+            Some(vec![own_code(word(&reported["code"])?)])
+        }
     }
 }

@@ -10,6 +10,9 @@ mod at_once;
 mod check;
 mod compose;
 mod continued;
+mod mcp;
+#[path = "../behaviour/mcp_support.rs"]
+mod mcp_support;
 mod migrate;
 mod operators;
 mod outages;

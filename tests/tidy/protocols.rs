@@ -25,8 +25,11 @@ const MAX_OTHER_FILES: usize = 19;
 const NAMING: &[(&str, &str)] = &[
     // A field of OpenAPI has the same name.
     ("crates/admin/src/openapi.rs", "responses"),
-    // The demo agent sends the events of a protocol.
+    // The demo agent sends the events of a protocol, and calls of an MCP server.
     ("crates/upstream/src/demo/words.rs", "ag-ui"),
+    ("crates/upstream/src/demo/words.rs", "mcp"),
+    // A script with calls of an MCP server.
+    ("crates/core-testkit/src/script.rs", "mcp"),
 ];
 
 /// The names of protocols, as alternatives. The protocol that the gateway speaks itself may be named anywhere.

@@ -7,7 +7,7 @@ use crate::contents::{Waiting, protocol};
 use crate::demo::{a2a, day_of_today, message, texts_of_run, total, turn};
 use crate::support::gateway::{Gateway, user_turn_in};
 use crate::support::http::Response;
-use crate::support::pairs::{ALL_PROTOCOLS, Decision, Protocol, native, runs, task, texts_of};
+use crate::support::pairs::{ALL_PROTOCOLS, Decision, Protocol, answer_items, native, runs, task, texts_of};
 use crate::support::poll_until;
 use crate::support::upstream::{Reply, Upstream};
 use crate::{OpenedCopy, all_stores, played};
@@ -64,6 +64,7 @@ pub(crate) async fn assert_waits(ann: &Gateway, waiting: &Waiting, what: &str) {
                 Protocol::A2a if waiting.asker() == Protocol::A2a => &["input_required", "auth_required"],
                 Protocol::A2a => &["input_required", "auth_required", "completed"],
                 Protocol::Hitl => &["interrupted"],
+                Protocol::Mcp => &["input_required"],
                 _ => &["completed"],
             };
             assert!(expected.contains(&status.as_str()), "{what}: {status} over {reader:?}");
@@ -228,6 +229,13 @@ pub(crate) async fn both_at_once(
             let headers = [("a2a-version", "1.0"), ("content-type", "application/json")];
             let body = json!({ "message": message }).to_string();
             ann.open("POST", "/a2a/demo/message:send", &headers, body.as_bytes()).await.response().await
+        }
+        Protocol::Mcp => {
+            let response = |(item, accept): &(&str, bool)| {
+                let content = json!({ "decision": word(*accept) });
+                ((*item).to_owned(), json!({ "action": "accept", "content": content }))
+            };
+            answer_items(ann, &waiting.interrupt(0), answers.iter().map(response).collect()).await
         }
         Protocol::AgKit | Protocol::Hitl => panic!("{answerer:?} answers one item at a time"),
     }

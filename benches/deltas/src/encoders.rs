@@ -47,6 +47,7 @@ impl StreamedRequest {
     #[must_use]
     pub fn begin<'r>(&self, record: &'r Record, last: u64) -> Writing<'r> {
         let (mut exchange, mut out) = (self.open(), Out::new());
+        exchange.head(&mut out.head);
         exchange.begin(TestRun::new(record).view(), &mut out);
         let next = record.len() - last;
         for sequence in 0..next {

@@ -19,6 +19,7 @@ mod headers;
 pub mod http;
 pub mod jwks;
 pub mod link;
+pub mod message_client;
 pub mod otlp;
 mod own_listeners;
 pub mod pool;

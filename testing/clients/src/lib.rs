@@ -15,9 +15,11 @@ mod anthropic_messages;
 mod chat_completions;
 mod frames;
 mod hitl;
+mod mcp;
 mod responses;
 
 pub use frames::Frames;
+pub use mcp::repeated_call;
 
 use interlingua_core::loss::ContentKind;
 use interlingua_core_testkit::scenario::{ClientAct, Item, Mark};
@@ -256,6 +258,7 @@ pub fn all() -> Vec<Box<dyn ScriptedClient>> {
         Box::new(ag_kit::AgKit),
         Box::new(ag_ui::AgUi::default()),
         Box::new(hitl::Hitl),
+        Box::new(mcp::Mcp),
     ]
 }
 

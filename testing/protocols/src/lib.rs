@@ -91,6 +91,8 @@ pub struct StreamForm {
     pub body: &'static str,
     /// True: the body is a message of a WebSocket.
     pub is_websocket: bool,
+    /// True: deltas are gathered for a time, and written as one frame.
+    pub gathers: bool,
 }
 
 /// A kind of content that may be sent in deltas.

@@ -7,6 +7,7 @@ use interlingua_agentscope::AgentscopeUpstream;
 use interlingua_anthropic_messages::{AnthropicMessages, AnthropicMessagesUpstream};
 use interlingua_chat_completions::{ChatCompletions, ChatCompletionsUpstream};
 use interlingua_hitl::{Hitl, HitlUpstream};
+use interlingua_mcp::Mcp;
 use interlingua_native::{Native, NativeUpstream};
 use interlingua_responses::{Responses, ResponsesUpstream};
 
@@ -18,8 +19,16 @@ const CALLS: &[DeltaKind] = &[DeltaKind::Text, DeltaKind::Arguments];
 const ALL: &[DeltaKind] = &[DeltaKind::Text, DeltaKind::Reasoning, DeltaKind::Arguments];
 
 /// The usual stream of a protocol whose clients send no further headers.
-const POST: StreamForm =
-    StreamForm { name: "", deltas_of: ALL, options: "", endpoint: "", headers: &[], body: "{}", is_websocket: false };
+const POST: StreamForm = StreamForm {
+    name: "",
+    deltas_of: ALL,
+    options: "",
+    endpoint: "",
+    headers: &[],
+    body: "{}",
+    is_websocket: false,
+    gathers: false,
+};
 
 /// A2A 1.0 over JSON-RPC.
 const A2A: StreamForm = StreamForm {
@@ -40,6 +49,14 @@ const AG_KIT: StreamForm = StreamForm {
 /// AG-UI.
 const AG_UI: StreamForm = StreamForm {
     body: r#"{"threadId":"t","runId":"r","messages":[{"id":"u","role":"user","content":"hi"}],"tools":[{"name":"f","description":"d"}]}"#,
+    ..POST
+};
+
+/// MCP, with progress.
+const MCP: StreamForm = StreamForm {
+    deltas_of: THOUGHTS,
+    body: r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"demo","arguments":{"message":"hi"},"_meta":{"progressToken":1}}}"#,
+    gathers: true,
     ..POST
 };
 
@@ -219,6 +236,7 @@ pub const PROTOCOLS: &[Protocol] = &[
             None,
         )),
     },
+    Protocol { name: "mcp", is_finished: true, serves: Some(Serves::with::<Mcp>("/mcp", &[MCP])), connects: None },
     Protocol {
         name: "agentscope",
         is_finished: true,

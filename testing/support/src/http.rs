@@ -224,10 +224,11 @@ impl Exchange {
         }
     }
 
-    /// The data of the next event as JSON, skipping comments.
+    /// The data of the next event as JSON, skipping comments and events without content.
     pub async fn frame(&mut self) -> Option<Value> {
         loop {
-            if let Some(data) = data(&self.event().await?) {
+            // Events without content have only an id.
+            if let Some(data) = data(&self.event().await?).filter(|data| !data.is_empty()) {
                 return Some(serde_json::from_str(data).expect("a frame is JSON"));
             }
         }

@@ -12,6 +12,7 @@ mod chat_completions;
 mod decision;
 mod driver;
 mod hitl;
+mod mcp;
 mod responses;
 mod turn;
 
@@ -32,6 +33,7 @@ pub use super::paths::{MOUNTS, ROUTES, routes_with};
 pub use a2a::{message, subscribe, task};
 pub use decision::{ALL_DECISIONS, Decision, Interrupt};
 pub use driver::{ErrorWords, Facts};
+pub use mcp::answer_items;
 pub use turn::Turn;
 
 /// Declares the protocols, and calls the driver of each.
@@ -156,6 +158,7 @@ drivers! {
     AgKit: ag_kit,
     AgUi: ag_ui,
     Hitl: hitl,
+    Mcp: mcp,
 }
 
 /// Reads the only end of an answer in the client's protocol. Panics if the answer has no end, more than one, or another

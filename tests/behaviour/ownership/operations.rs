@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 
 use crate::support::endpoints::endpoints;
 
+/// The newest revision of MCP, whose requests repeat parts of their bodies in headers.
+pub(super) const MCP_MODERN: &str = "2026-07-28";
+
 /// One request. Placeholders: `{run}`, `{session}`, `{item}`, `{conversation}`, `{entry}`, `{receiver}`.
 pub(super) struct Operation {
     pub(super) method: &'static str,
@@ -56,10 +59,43 @@ pub(super) fn operations() -> Vec<Operation> {
         ag_kit(),
         ag_ui(),
         hitl(),
+        mcp(),
     ]
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// Calls of clients without a session, and methods on tasks in the style of the newest revision.
+fn mcp() -> Vec<Operation> {
+    let method = |method: &str, params: Value| {
+        post("/mcp", "/mcp", json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }))
+    };
+    let tool = |name: &str, arguments: Value| method("tools/call", json!({ "name": name, "arguments": arguments }));
+    let task = |name: &str, fields: Value| {
+        let mut params = json!({ "taskId": "{run}", "_meta": {
+            "io.modelcontextprotocol/protocolVersion": MCP_MODERN,
+            "io.modelcontextprotocol/clientCapabilities": { "extensions": { "io.modelcontextprotocol/tasks": {} } },
+        } });
+        for (name, value) in fields.as_object().into_iter().flatten() {
+            params[name] = value.clone();
+        }
+        Operation { version: Some(MCP_MODERN), ..method(name, params) }
+    };
+    let decision = json!({ "{item}": { "action": "accept", "content": { "decision": "accept" } } });
+    vec![
+        tool("demo", json!({ "message": "hello", "session": "{session}" })),
+        tool("wait", json!({ "run": "{run}" })),
+        tool("answer", json!({ "run": "{run}", "item": "{item}", "decision": "reject" })),
+        method("resources/read", json!({ "uri": "interlingua://runs/{run}" })),
+        method("resources/read", json!({ "uri": "interlingua://runs/{run}/parts/1" })),
+        task("tasks/get", json!({})),
+        task("tasks/update", json!({ "inputResponses": decision })),
+        task("tasks/cancel", json!({})),
+        get("/mcp", "/mcp"),
+        delete("/mcp", "/mcp"),
+        get("/mcp/.well-known/oauth-protected-resource", "/mcp/.well-known/oauth-protected-resource"),
+    ]
 }
 
 fn agent_api() -> Vec<Operation> {

@@ -7,6 +7,7 @@
 
 mod cases;
 mod equal_ids;
+mod forms;
 mod readings;
 mod speakers;
 
@@ -23,8 +24,9 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use self::cases::{ASKED, Case, EDITED, TOOL};
+use self::forms::Form;
 use self::readings::{AgentAnswer, Decision, READINGS, Reading, answers};
-use self::speakers::{AskForm, Form, Speaker, accept_and_reject, speakers};
+use self::speakers::{AskForm, Speaker, accept_and_reject, speakers};
 use crate::Choice;
 use crate::play::read;
 use crate::stand::{AGENT, Stand};
@@ -241,7 +243,7 @@ impl Cell<'_> {
     async fn answer_again(&self, conversation: &mut Conversation, forms: &[(Case, Form)]) -> Option<String> {
         let has_ids = matches!(
             self.speaker.way,
-            AskForm::AgentApi | AskForm::Responses | AskForm::A2a | AskForm::AgKit | AskForm::AgUi
+            AskForm::AgentApi | AskForm::Responses | AskForm::A2a | AskForm::AgKit | AskForm::AgUi | AskForm::Mcp
         );
         let accepts =
             |(case, form): &&(Case, Form)| *case == Case::Accept && !matches!(form, Form::Words(_) | Form::Command(_));
