@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use interlingua_core::call::AgentCard;
 use interlingua_core::exchange::{Caller, Mounted};
+use interlingua_core::seal::Sealer;
 use interlingua_core::{Method, Out, Request};
 use interlingua_core_testkit as testkit;
 use interlingua_fuzz::{client_seeds, edited};
@@ -58,6 +59,7 @@ fuzz_target!(|input: &[u8]| {
             caller: &caller,
             now: testkit::NOW,
             new_id: testkit::RUN,
+            sealer: &Sealer::new([7; 32]),
         });
         if let Err(fault) = read {
             let mut out = Out::new();

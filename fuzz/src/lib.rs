@@ -1,6 +1,8 @@
 //! Shared by the fuzz targets: interprets the input as edits of a valid seed, so that the fuzzer does not have to
 //! discover JSON or TOML. And what the hostile agents have alike: their seeds, and what must hold of what they send.
 
+pub mod mcp;
+
 use std::path::{Path, PathBuf};
 
 use interlingua_core::connector::{AgentTurn, Connector, TurnRequest};
