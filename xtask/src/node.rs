@@ -32,7 +32,7 @@ pub(crate) fn prepared(name: &str, suite: &Path, shared: &Path) -> Result<(PathB
     for script in scripts {
         let script = script?.path();
         // Some scripts have a list beside them.
-        if script.extension().is_some_and(|extension| extension == "mjs" || extension == "txt") {
+        if script.extension().is_some_and(|extension| ["mjs", "txt", "yml"].iter().any(|known| extension == *known)) {
             std::fs::copy(&script, folder.join(script.file_name().expect("a listed file has a name")))?;
         }
     }

@@ -234,6 +234,32 @@ pub(crate) const ALL: &[Suite] = &[
         in_ci: false,
         limit: Duration::from_secs(180),
     },
+    // The official clients of MCP in each of their eras, which sign in at an authorization server of the suite.
+    Suite {
+        name: "mcp",
+        kind: Kind::Python,
+        scripts: &["client.py", "people.py", "work.py", "fast.py", "sign_in.py", "bridge.py"],
+        upstream: Some(Upstream::new("authorization.py")),
+        in_ci: true,
+        limit: Duration::from_secs(240),
+    },
+    Suite {
+        name: "mcp-node",
+        kind: Kind::Node,
+        scripts: &["client.mjs", "sign-in.mjs"],
+        upstream: Some(Upstream::new("authorization.mjs")),
+        in_ci: true,
+        limit: Duration::from_secs(240),
+    },
+    // The conformance kit. 260 MB of packages, most of it a newer Node: only by name.
+    Suite {
+        name: "mcp-kit",
+        kind: Kind::Node,
+        scripts: &["client.mjs"],
+        upstream: Some(Upstream::new("agent.mjs")),
+        in_ci: false,
+        limit: Duration::from_secs(600),
+    },
     // Keys, tokens of an issuer of their own, and client certificates at a gateway of their own.
     Suite {
         name: "callers",

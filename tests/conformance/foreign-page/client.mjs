@@ -33,6 +33,7 @@ const BODIES = [
   [/\/message:(send|stream)$/, { message }],
   [/\/send-message$/, { conversationId: 'c', messages: [{ role: 'user', content: 'hello' }], msg: 'hello' }],
   [/\/agent\/invoke$/, { user_id: 'ada', query: 'hello' }],
+  [/\/mcp$/, { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'demo', arguments: { message: 'hello' } } }],
 ]
 const bodyOf = path => JSON.stringify(BODIES.find(([ending]) => ending.test(path))?.[1] ?? {})
 

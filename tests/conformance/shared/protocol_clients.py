@@ -658,4 +658,83 @@ class Hitl(Client):
         opened.leave()
 
 
-ALL = (AgentApi, Responses, Chat, ChatInWords, Messages, MessagesInWords, A2a, AgUi, AgKit, Hitl)
+class Mcp(Client):
+    """A client of revision 2026-07-28 with forms and progress. The route has structured results with steps."""
+
+    name, tools, known, asked = "mcp", False, None, None
+
+    def _call(self, **more):
+        client = {"elicitation": {"form": {}, "url": {}}}
+        version = {"protocolVersion": "2026-07-28", "clientCapabilities": client}
+        meta = {f"io.modelcontextprotocol/{name}": value for name, value in version.items()}
+        params = {"name": self.agent, **self.asked, **more, "_meta": {**meta, "progressToken": "p"}}
+        headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": self.agent}
+        self.turns += 1
+        return {"jsonrpc": "2.0", "id": self.turns, "method": "tools/call", "params": params}, headers
+
+    def _send(self, **more):
+        body, headers = self._call(**more)
+        status, text = self.request("/mcp", body, headers=headers)
+        if status != 200:
+            return self.refused(status, text)
+        answer, last = Answer(raw=text), None
+        for last in events(text) or [json.loads(text)]:
+            answer.reasoning += self._meta(last.get("params")).get("interlingua/reasoning") or ""
+            answer.run = self._meta(last.get("params")).get("interlingua/run") or answer.run
+        if error := last.get("error"):
+            answer.status, answer.error = "failed", error["message"]
+        elif last["result"]["resultType"] == "input_required":
+            self.state = last["result"]["requestState"]
+            for key, request in last["result"]["inputRequests"].items():
+                self._question(key, request["params"], answer)
+        else:
+            self._result(last["result"], answer)
+        return answer
+
+    def _meta(self, params):
+        return (params or {}).get("_meta") or {}
+
+    def _question(self, key, params, answer):
+        properties = params.get("requestedSchema", {}).get("properties", {})
+        if "output" in properties:
+            name, _, arguments = params["message"].split("\n")[-1].partition(": ")
+            answer.client_calls.append((key, name, parsed(arguments)))
+        elif params["mode"] == "form":
+            answer.asks.append((key, "approval" if "decision" in properties else "input"))
+
+    def _result(self, result, answer):
+        self.known = self._meta(result).get("interlingua/session")
+        said = [block for block in result["content"] if block["type"] == "text" and "annotations" not in block]
+        if result["isError"]:
+            answer.status, answer.error = "failed", said[0]["text"]
+            return
+        answer.text = "".join(block["text"] for block in said)
+        for step in result["structuredContent"].get("steps") or []:
+            answer.calls.append((step["name"], parsed(step["arguments"])))
+            if "output" in step:
+                answer.outputs.append(step["output"])
+
+    def _ask(self, text):
+        self.asked = {"arguments": {"message": text, **({"session": self.known} if self.known else {})}}
+
+    def say(self, text, tools=()):
+        self._ask(text)
+        return self._send()
+
+    def _fill_in(self, key, content):
+        return self._send(requestState=self.state, inputResponses={key: {"action": "accept", "content": content}})
+
+    def decide(self, answer, word, arguments=None):
+        edit = {} if arguments is None else {"arguments": json.dumps(arguments)}
+        return self._fill_in(answer.asks[0][0], {"decision": word, **edit})
+
+    def output(self, answer, output):
+        return self._fill_in(answer.client_calls[0][0], {"output": output})
+
+    def long_turn(self, text):
+        self._ask(text)
+        body, headers = self._call()
+        return Opened("POST", "/mcp", body, headers)
+
+
+ALL = (AgentApi, Responses, Chat, ChatInWords, Messages, MessagesInWords, A2a, AgUi, AgKit, Hitl, Mcp)
