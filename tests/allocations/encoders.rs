@@ -13,7 +13,7 @@ use interlingua_testing_agents::delta_cost::TEXTS;
 use crate::{DELTAS, FIRST};
 
 /// The number of deltas for which an exchange that gathers them may allocate once.
-const GATHERED: u64 = 100;
+const GATHERED: u64 = 50;
 
 /// Allocations for the last deltas of a record, and the bytes they are written as.
 fn allocations(stream: &StreamedRequest, record: &Record) -> (u64, usize) {

@@ -73,7 +73,8 @@ async fn a_request_without_a_key_gets_no_continue() {
                     format!("POST {path} HTTP/1.1\r\nhost: gateway\r\na2a-version: 1.0\r\n{BODY}{expect}{shown}\r\n");
                 let refused = raw(&gateway, &head).await;
                 assert_eq!(refused.status, 401, "{path} {expect}{shown}: {}", refused.text());
-                assert_eq!(refused.header("www-authenticate"), Some("Bearer realm=\"interlingua\""), "{path}");
+                let challenge = refused.header("www-authenticate");
+                assert!(challenge.is_some_and(|found| found.starts_with("Bearer")), "{path}: {challenge:?}");
             }
 
             // A key in the query is not read; two keys are one too many.

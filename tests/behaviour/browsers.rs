@@ -218,6 +218,7 @@ async fn refusals_use_the_protocol_of_their_route() {
             Some("a2a") => (response["error"]["code"].clone(), json!(-32011)),
             Some("ag-kit") => (response["error"]["code"].clone(), json!("permission_denied")),
             Some("ag-ui") => (response["error"]["code"].clone(), json!("PERMISSION_DENIED")),
+            Some("mcp") => (response["error"]["data"]["code"].clone(), json!("PERMISSION_DENIED")),
             _ => (
                 response["detail"].clone(),
                 json!("web pages of the origin 'https://evil.example' may not send this request"),

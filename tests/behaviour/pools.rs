@@ -418,7 +418,8 @@ async fn every_protocol_says_in_its_own_words_that_a_home_is_away() {
         home.set_down(false);
         let done = poll_until("the home to be back", async || {
             let answer = client.answer(&gateway, &asked, Decision::Accept).await.expect("it can be answered");
-            let is_away = ["cannot be reached", "is not available"].iter().any(|words| answer.text().contains(words));
+            let words = ["cannot be reached", "is not available", "\"input_required\""];
+            let is_away = words.iter().any(|words| answer.text().contains(words));
             (answer.status == 200 && !is_away).then_some(answer)
         })
         .await;

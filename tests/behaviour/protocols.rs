@@ -220,7 +220,8 @@ async fn a_client_that_reads_nothing_is_disconnected_and_its_run_stopped() {
     let server = "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1ms\"\ntimeouts = { write = \"500ms\" }\n";
     for client in streaming() {
         let gateway = Gateway::with_config(&format!("{server}{MEMORY}{DEMO}{ROUTES}")).await;
-        let turn = client.turn("s", "long 2000000 0", true);
+        // An answer that the buffers of the connection hold ends it as well.
+        let turn = client.turn("s", "long 2000000 0", true).with_header("connection", "close");
         let mut stalled = Exchange::send_with_small_buffer(gateway.address, &turn.bytes()).await;
         assert_eq!(stalled.status().await, 200, "{client:?}");
         let run = only_run(&gateway).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use interlingua::config::{self, Env};
 use interlingua_core::capability::{ClientCapabilities, UpstreamCapabilities};
 use interlingua_core::pending::Decision;
-use interlingua_core_testkit::scenario::{AgentAct, Ask, ClientAct, Scenario};
+use interlingua_core_testkit::scenario::{AgentAct, Ask, ClientAct, Media, Scenario};
 use interlingua_testing_agents::{ScriptedAgent, Stage, Upstream};
 use interlingua_testing_clients::ScriptedClient;
 
@@ -113,6 +113,7 @@ impl Stand {
         scenario.turns.iter().all(|turn| {
             self.agent.plays(turn)
                 && turn.client.iter().all(|act| client.can(act) && self.decides(&capabilities, act))
+                && (!client.attaches_what_is_taken() || turn.client.iter().all(|act| self.takes(act)))
                 && turn.agent.iter().all(|act| self.asks(act))
         })
     }
@@ -127,6 +128,18 @@ impl Stand {
             _ => return true,
         };
         client.decisions.contains(&decision) && self.capabilities.decisions.contains(&decision)
+    }
+
+    /// Whether media can be sent to the agent, if the act has any.
+    fn takes(&self, act: &ClientAct) -> bool {
+        let taken = self.capabilities.input_media;
+        match act {
+            ClientAct::Attach(Media::Image(_)) => taken.image,
+            ClientAct::Attach(Media::Audio(_)) => taken.audio,
+            ClientAct::Attach(Media::Video(_)) => taken.video,
+            ClientAct::Attach(Media::File(..)) => taken.file,
+            _ => true,
+        }
     }
 
     /// Whether the agent can do this, according to the gateway.

@@ -11,7 +11,7 @@ use interlingua_core::exchange::{Caller, Mounted, Request};
 use interlingua_core::model::Message;
 use interlingua_core::sample::{SampleInput, SampleThread};
 use interlingua_core::seal::Sealer;
-use interlingua_core::{Call, Endpoint, Exchange, Fault, Flow, Next, Out, Owner, RunId, Step};
+use interlingua_core::{Call, Endpoint, Exchange, Fault, Flow, Next, Out, Owner, RunId, Step, Target};
 
 use uuid::Uuid;
 
@@ -102,13 +102,29 @@ impl Pane {
         }
         if self.streams && !self.closed {
             if !self.begun {
+                self.exchange.head(&mut self.out.head);
                 self.exchange.begin(view, &mut self.out);
                 self.begun = true;
             }
-            self.closed = self.exchange.encode(step, &mut self.out) != Flow::More;
+            let flow = self.exchange.encode(step, &mut self.out);
+            self.closed = flow != Flow::More;
+            if flow == Flow::Next {
+                self.finish(view);
+            }
         }
         let frames = self.take();
         if self.masked { mask::frames(&frames, step.message().map(|(_, message)| &message.kind)) } else { frames }
+    }
+
+    /// Writes the end of a response that needs the whole run. A response that continues with another run ends here: that
+    /// run has panes of its own.
+    fn finish(&mut self, view: RunView<'_>) {
+        if let Some(Call::Fetch(Target::Run(id))) = self.exchange.next_call()
+            && id == view.run().id
+            && let Err(fault) = self.exchange.reply(Reply::Run(view), &mut self.out)
+        {
+            self.exchange.interrupt(&fault, &mut self.out);
+        }
     }
 
     /// The output when a run waits between two turns, or has ended: a whole response if the protocol does not stream.

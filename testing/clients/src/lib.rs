@@ -40,6 +40,11 @@ pub trait ScriptedClient: Send + Sync + 'static {
     /// Whether a client of this protocol can do this.
     fn can(&self, act: &ClientAct) -> bool;
 
+    /// Whether it attaches only media that the agent takes. Other clients attach any, and what is not taken is lost.
+    fn attaches_what_is_taken(&self) -> bool {
+        false
+    }
+
     /// Whether it receives one such question at a time, and answers each in a request of its own.
     fn answers_alone(&self, act: &ClientAct) -> bool {
         let _ = act;

@@ -42,6 +42,11 @@ impl ScriptedClient for Mcp {
         )
     }
 
+    fn attaches_what_is_taken(&self) -> bool {
+        // The definition of the tool says whether it takes attachments.
+        true
+    }
+
     fn cancel(&self, run: &str, _: &Talk) -> Option<Request> {
         Some(message("tasks/cancel", run, json!({ "taskId": run })))
     }
@@ -106,7 +111,7 @@ impl ScriptedClient for Mcp {
             assert_eq!(message["method"], "notifications/progress", "before the response: {body}");
             progress.read(&message["params"], talk);
         }
-        progress.end(&mut shown.items);
+        shown.items.extend(progress.reasoning());
         if let Some(error) = last.get("error") {
             text(&error["data"], "code").clone_into(&mut shown.code);
             shown.items.extend(progress.text());
@@ -160,7 +165,7 @@ impl Background for Mcp {
     }
 
     fn streamed_only(&self) -> &'static [K] {
-        &[K::Reasoning, K::AgentCall, K::AgentOutput]
+        &[K::Reasoning]
     }
 }
 
@@ -247,7 +252,6 @@ struct Progress {
     value: f64,
     reasoning: String,
     said: String,
-    items: Vec<Item>,
 }
 
 impl Progress {
@@ -266,18 +270,12 @@ impl Progress {
         }
         self.said.push_str(meta["interlingua/delta"].as_str().unwrap_or_default());
         self.reasoning.push_str(meta["interlingua/reasoning"].as_str().unwrap_or_default());
-        for line in text(params, "message").lines() {
-            let call = line.strip_prefix("Calls ").map(|name| Item::new(K::AgentCall, name));
-            let output = line.strip_prefix("Got the answer of ").map(|name| Item::new(K::AgentOutput, name));
-            self.items.extend(call.or(output));
-        }
+        // For people: the end of the text, or the name of a call.
+        assert!(!text(params, "message").is_empty(), "{params}");
     }
 
-    fn end(&mut self, items: &mut Vec<Item>) {
-        if !self.reasoning.is_empty() {
-            items.push(Item::new(K::Reasoning, std::mem::take(&mut self.reasoning)));
-        }
-        items.append(&mut self.items);
+    fn reasoning(&self) -> Option<Item> {
+        (!self.reasoning.is_empty()).then(|| Item::new(K::Reasoning, self.reasoning.clone()))
     }
 
     /// The text of a call that failed without a result.
@@ -297,9 +295,12 @@ fn read_result(result: &Value, progress: &Progress, shown: &mut ShownTurn, talk:
         return;
     }
     let meta = &result["_meta"];
-    text(meta, "interlingua/session").clone_into(&mut talk.last);
     let status = text(meta, "interlingua/status");
     let is_error = result["isError"] == true;
+    // An agent that refuses the first turn leaves no session.
+    if !is_error || meta.get("interlingua/session").is_some() {
+        text(meta, "interlingua/session").clone_into(&mut talk.last);
+    }
     let is_refusal = meta["interlingua/refusal"] == true;
     // The first block of an error says what is wrong.
     for block in list(result, "content").skip(usize::from(is_error)) {

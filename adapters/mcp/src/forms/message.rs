@@ -34,6 +34,13 @@ pub(super) fn write(item: &Pending, reason: Option<&str>, page: Option<&str>) ->
     message
 }
 
+/// True if the message of an item shows all of its call.
+pub(super) fn shows_call(item: &Pending) -> bool {
+    let prompt = prompt(item).map_or(0, |prompt| prompt.len().min(MAX_PROMPT_BYTES) + 1);
+    let name = item.name.len();
+    name <= MAX_PART_BYTES && prompt + name + 2 + shown(&item.arguments).len() <= MAX_BYTES
+}
+
 fn prompt(item: &Pending) -> Option<&str> {
     let own = item.message.as_deref().filter(|message| !message.trim().is_empty());
     own.or(match item.kind {
@@ -74,6 +81,11 @@ mod tests {
 
         let bare = item(r#"{"id":"a","name":"drop"}"#);
         assert_eq!(write(&bare, None, None), "May the agent run this call?\ndrop: {}");
+        assert!(shows_call(&bare) && shows_call(&item(data)));
+        for length in [100, MAX_BYTES - 40, MAX_BYTES] {
+            let long = Pending { arguments: "x".repeat(length), ..bare.clone() };
+            assert_eq!(shows_call(&long), write(&long, None, None).ends_with('x'), "{length}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use interlingua_core::Answer;
 use interlingua_core::answer::{ALL_DECISIONS, AnswerPolicy, AskPolicy, PLAIN_DECISIONS, offer};
 use interlingua_core::call::{Delivery, RunCall, RunView, Thread};
 use interlingua_core::http_url::Url;
+use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::AgentRequest;
 use interlingua_core::pending::{Decision, Pending, PendingKind};
 use interlingua_core::policy::RunPolicy;
@@ -131,6 +132,20 @@ pub(crate) fn requests(item: &Pending, revision: Revision, modes: Modes, reason:
         requests.push((key(item), params));
     }
     requests
+}
+
+/// Records that forms show only a part of what they ask about.
+pub(crate) fn note_losses(items: &[Pending], losses: &mut Losses) {
+    for item in items {
+        let kind = match item.kind {
+            PendingKind::Approval => ContentKind::Approval,
+            PendingKind::Tool => ContentKind::ClientCall,
+            PendingKind::Input | PendingKind::Auth => continue,
+        };
+        if !message::shows_call(item) {
+            losses.changed(kind, "a form shows the beginning of long arguments");
+        }
+    }
 }
 
 /// The text of an item for people whose client shows no forms.

@@ -1,5 +1,7 @@
 //! Content of an answer that a result does not show, or shows in another form (docs/protocols/mcp.md#lost).
 
+use interlingua_adapter_kit::answer_parts::late_annotations;
+use interlingua_core::End;
 use interlingua_core::call::RunView;
 use interlingua_core::loss::{ContentKind, Losses};
 use interlingua_core::model::{Body, ContentType, MessageType};
@@ -11,11 +13,16 @@ use crate::result::blocks::is_answer;
 use crate::result::content_media::Media;
 use crate::result::{ResultContext, blocks, size};
 
+const NO_ANNOTATIONS: &str = "results have no annotations";
+
 /// Records the losses of a result. `has_progress`: the client gets progress notifications.
 pub(crate) fn note(context: &ResultContext<'_>, runs: &[RunView<'_>], has_progress: bool, losses: &mut Losses) {
     let Some(first) = runs.first() else { return };
     for message in runs.iter().flat_map(|view| view.run().messages.iter()) {
         note_message(context, message, has_progress, losses);
+    }
+    if runs.iter().flat_map(|view| &view.run().turns).any(|turn| turn.end == Some(End::Incomplete)) {
+        losses.lost(ContentKind::EndReason, "a result says that the answer was cut off, and not why");
     }
     if !context.resources {
         let mut answer = blocks::blocks(first.run().id, runs.iter().map(|view| view.run()));
@@ -49,7 +56,12 @@ fn note_message(context: &ResultContext<'_>, message: &Message, has_progress: bo
         }
         MessageType::Error if !has_progress => losses.lost(K::ErrorCode, "the client asked for no progress"),
         MessageType::Error => losses.changed(K::ErrorCode, "sent as progress only"),
-        _ if is_answer(message) => message.slots.iter().for_each(|slot| note_content(context, slot, losses)),
+        _ if is_answer(message) => {
+            if !late_annotations(message).is_empty() {
+                losses.lost(K::Annotation, NO_ANNOTATIONS);
+            }
+            message.slots.iter().for_each(|slot| note_content(context, slot, losses));
+        }
         _ => {}
     }
 }
@@ -57,7 +69,7 @@ fn note_message(context: &ResultContext<'_>, message: &Message, has_progress: bo
 fn note_content(context: &ResultContext<'_>, slot: &Slot, losses: &mut Losses) {
     use ContentKind as K;
     if slot.extra.get("annotations").is_some_and(|list| !interlingua_core::json::is_empty_value(list.text())) {
-        losses.lost(K::Annotation, "results have no annotations");
+        losses.lost(K::Annotation, NO_ANNOTATIONS);
     }
     match &slot.kind {
         ContentType::Refusal => return losses.changed(K::Refusal, "shown as text, with a mark on the result"),

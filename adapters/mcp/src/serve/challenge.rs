@@ -73,7 +73,11 @@ fn is_about_origin(fault: &Fault) -> bool {
 /// Writes an error response: that of the exchange itself, else the one for the fault.
 pub(super) fn fail(shared: &SharedState, head: &RequestHead, fault: &Fault, out: &mut Out) {
     head.write(&shared.route, fault, out);
-    let error = shared.refusal.clone().unwrap_or_else(|| error(fault));
+    let mut error = shared.refusal.clone().unwrap_or_else(|| error(fault));
+    if shared.writer.id.is_none() && error.status == 200 {
+        // No response has this error: the message is no request, or could not be read.
+        error.status = fault.kind.status();
+    }
     shared.writer.error(&error, 0, out);
 }
 

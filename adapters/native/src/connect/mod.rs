@@ -281,8 +281,20 @@ impl AgentTurn for NativeTurn {
 
         // Other JSON objects are not part of this protocol: a proxy or a web framework sent them.
         let is_answer = frame.object.as_deref() == Some("response");
-        if is_answer || (frame.error.is_some() && frame.object.is_none()) {
+        if is_answer {
             return self.reader.read(frame, sink);
+        }
+        if frame.error.is_some() && frame.object.is_none() {
+            // The class may be in fields beside the error, such as a status.
+            let complaint = Complaint::parse(visible);
+            let is_known = |found: &Complaint| found.class(None).is_some_and(|kind| kind != FaultKind::AgentFailed);
+            return match complaint.filter(is_known) {
+                Some(complaint) => {
+                    let (code, message) = complaint.into_error();
+                    sink.emit(&AgentEvent::Error(AgentError::named(code, message)))
+                }
+                None => self.reader.read(frame, sink),
+            };
         }
 
         Err(garbage(body))

@@ -78,9 +78,10 @@ impl Driver for Client {
             rate: "\"code\":\"RATE_LIMIT_EXCEEDED\"",
             runs: ("/error/data/code", "RATE_LIMIT_EXCEEDED"),
             limited_agent: (200, ERROR, "UPSTREAM_RATE_LIMITED"),
-            away: ERROR,
-            overloaded: (200, "UPSTREAM_OVERLOADED"),
-            unreachable: (200, "UPSTREAM_UNREACHABLE"),
+            // Answers are taken in the background: the item is open again.
+            away: "/result/_meta/interlingua~1status",
+            overloaded: (200, "input_required"),
+            unreachable: (200, "input_required"),
             draining: 503,
         },
     };

@@ -51,6 +51,7 @@ impl ToolCall {
             return Ok(());
         }
 
+        forms::note_losses(view.pending, &mut self.losses);
         let result = json!({
             "resultType": "input_required",
             "inputRequests": requests,
@@ -214,6 +215,7 @@ impl ToolCall {
         if self.resumed_from.is_none_or(|known| known < position) {
             let request = json!({ "jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params });
             shared.writer.message(&request, position, out);
+            forms::note_losses(std::slice::from_ref(item), &mut self.losses);
         }
         self.asked = Some(OpenQuestion { question, id });
         self.look_at = Some(shared.now + QUESTION_POLL);
