@@ -217,6 +217,26 @@ fn shapes(size: usize) -> Vec<Shape> {
         ("anthropic-messages", "one long text", conversation(&long, "hi"), None),
         ("anthropic-messages", "one long answer", conversation("hi", &long), None),
         ("hitl", "one long text", format!(r#"{{"user_id":"u","query":"{long}"}}"#), None),
+        (
+            "mcp",
+            "zeros",
+            list(
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"demo","arguments":{"message":"hi","x":["#,
+                plain("0"),
+                "]}}}",
+                1,
+                size,
+            ),
+            None,
+        ),
+        (
+            "mcp",
+            "one long text",
+            format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"demo","arguments":{{"message":"{long}"}}}}}}"#
+            ),
+            None,
+        ),
     ]
 }
 

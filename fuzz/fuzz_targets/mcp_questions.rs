@@ -118,7 +118,7 @@ fuzz_target!(|input: &[u8]| {
     let mut out = Out::new();
     let Ok(Next::Call(Call::Run(call))) = sent.exchange.reply(Reply::Run(run.view()), &mut out) else { return };
     assert_eq!(call.answers.len(), 1);
-    let AnswerBody::Decided { decision, .. } = &call.answers[0].body else { panic!("{:?}", call.answers) };
+    let AnswerBody::Decided { decision, .. } = &call.answers[0].given else { panic!("{:?}", call.answers) };
     let (action, content) = (answer["action"].as_str().unwrap_or_default(), &answer["content"]);
     match decision {
         Decision::Reject => {

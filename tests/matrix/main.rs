@@ -89,7 +89,10 @@ async fn contents(protocol: &str) {
             let verdict = judge(scenario, &played);
             let pair = format!("{} ← {protocol}, {:?}", client.protocol(), scenario.name);
             wrong.extend(verdict.wrong.iter().map(|wrong| format!("{pair}: {wrong}")));
-            table.add(client.protocol(), &verdict);
+            // Not every client plays the large ones in CI.
+            if !scenario.name.starts_with("large-") {
+                table.add(client.protocol(), &verdict);
+            }
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));

@@ -5,12 +5,12 @@ use std::sync::atomic::AtomicI64;
 use serde_json::{Value, json};
 
 use crate::mcp_support::{Client, MCP, deltas, run_of, session_of, texts};
-use crate::support::agent::{approval_request, text_reply, text_reply_until};
+use crate::support::agent::{approval_request, response, text_reply, text_reply_until};
 use crate::support::cluster::Cluster;
 use crate::support::gateway::{Gateway, last_input_text};
 use crate::support::http::data;
 use crate::support::poll_until;
-use crate::support::upstream::Upstream;
+use crate::support::upstream::{Reply, Upstream};
 use crate::{LEASE, cluster};
 
 /// An agent that asks for an approval, and thanks for the answer.
@@ -19,6 +19,27 @@ fn asking() -> Upstream {
         "" => text_reply(&["thank ", "you"]),
         _ => approval_request("ask-1"),
     })
+}
+
+/// A reply that asks for two approvals.
+fn two_approvals() -> Reply {
+    let mut frames = vec![response("created"), response("in_progress")];
+    for path in ["one", "two"] {
+        let id = format!("msg-{path}");
+        let data =
+            json!({ "id": format!("ask-{path}"), "name": "rm", "arguments": json!({ "path": path }).to_string() });
+        let content = json!({
+            "object": "content", "status": "completed", "type": "data", "index": 0, "delta": false, "msg_id": id,
+            "data": data,
+        });
+        let message = json!({
+            "object": "message", "status": "completed", "id": id, "type": "mcp_approval_request", "role": "assistant",
+            "content": [content],
+        });
+        frames.extend([content.to_string(), message.to_string()]);
+    }
+    frames.push(response("completed"));
+    Reply::frames(frames)
 }
 
 fn stand(upstream: &Upstream, options: &str) -> Cluster {
@@ -74,6 +95,27 @@ async fn a_question_on_a_stream_is_answered_through_another_gateway() {
             assert_eq!(client.respond(&again, decide("accept")).await.status, 400, "answered once");
         }
     }
+}
+
+#[tokio::test]
+async fn items_of_one_question_are_answered_one_by_one_through_another_gateway() {
+    let upstream = Upstream::with_handler(|request| match last_input_text(&request.json()).as_str() {
+        "" => text_reply(&["thank ", "you"]),
+        _ => two_approvals(),
+    });
+    let stand = stand(&upstream, "");
+    let (here, there) = (stand.gateway().await, stand.gateway().await);
+    let client = Client::legacy(&here, "2025-11-25", json!({ "elicitation": {} })).await;
+    let elsewhere = at(&client, &there);
+    let mut stream = client.send(client.id(), "tools/call", call("remove both")).await;
+    for path in ["one", "two"] {
+        let question = stream.read_until("elicitation/create").await.pop().unwrap();
+        assert!(question["params"]["message"].as_str().unwrap().contains(path), "{question}");
+        assert_eq!(elsewhere.respond(&question, decide("accept")).await.status, 202);
+    }
+    let result = stream.frames().await.pop().unwrap();
+    assert_eq!(texts(&result["result"])[0], "thank you", "{result}");
+    assert_eq!(upstream.requests().len(), 2);
 }
 
 #[tokio::test]

@@ -96,7 +96,8 @@ fn endpoints(route: &Arc<Route>) -> Vec<Endpoint> {
 fn sample(route: &Route, input: &SampleInput<'_>) -> SampleRequest {
     let tool = route.tools.of_agent(input.agent).map_or(input.agent, |tool| &tool.name);
     let mut arguments = json!({ "message": input.text });
-    if let Some(thread) = input.thread {
+    // A call that begins a run names no session, or one that has to be looked up.
+    if let Some(thread) = input.thread.filter(|_| input.began.is_none()) {
         arguments["session"] = thread.session.into();
     }
     let call = json!({

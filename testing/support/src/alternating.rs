@@ -71,6 +71,7 @@ pub const OF_ONE_PROCESS: &[(&str, &str)] = &[
     ("upstream_tls::a_tunnel_that_the_proxy_refuses_has_sent_nothing", "what it knows of endpoints"),
     // Connections and addresses: here another process stands before it.
     ("a2a_push::the_gateway_itself_is_never_accepted_as_a_receiver", "its address"),
+    ("mcp_streams::the_stream_of_a_session_reports_reloads_and_there_is_one", "its streams of sessions"),
     // Streams of runs that other gateways continue end without an error.
     ("a2a::a_subscription_to_a_waiting_task_is_closed_with_an_error_on_shutdown", "its end"),
     ("ends::upstream_connections_are_reused", "its connections to agents"),
@@ -80,6 +81,7 @@ pub const OF_ONE_PROCESS: &[(&str, &str)] = &[
     // The demo agent is part of the gateway, and what it remembers is gone with the process. Agents that are a process
     // of their own are remembering ones for all gateways.
     ("ag_ui::a_thread_restarts_with_another_history", "the memory of the demo agent"),
+    ("mcp::every_revision_lists_and_calls_tools", "the memory of the demo agent"),
 ];
 
 /// A new store for two gateways, if there shall be two. `None`: there shall be one, with the store that it is

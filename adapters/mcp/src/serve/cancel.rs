@@ -1,6 +1,6 @@
 //! `notifications/cancelled`: cancels the run of an open call.
 
-use interlingua_core::call::{Reply, Target};
+use interlingua_core::call::{Reply, Tags, Target};
 use interlingua_core::{Call, RunId};
 
 use super::session::{self, REQUEST_TAG};
@@ -14,9 +14,9 @@ pub(super) const CANCELLED_TAG: &str = "mcp.cancelled";
 pub(super) struct Cancel {
     request: String,
     /// Not cancelled yet.
-    runs: Vec<(RunId, interlingua_core::call::Tags)>,
-    /// The run that is marked, and cancelled next.
-    marked: Option<RunId>,
+    runs: Vec<(RunId, Tags)>,
+    /// The run that is cancelled, and marked next: no other gateway can mark a run before its end.
+    cancelled: Option<(RunId, Tags)>,
     has_listed: bool,
 }
 
@@ -26,7 +26,7 @@ impl Cancel {
         let id = params.get("requestId").and_then(RpcId::read)?;
         let request = session::tags(session, &id).remove(REQUEST_TAG)?;
         let call = session::open_calls(REQUEST_TAG, request.clone());
-        Some((Self { request, runs: Vec::new(), marked: None, has_listed: false }, call))
+        Some((Self { request, runs: Vec::new(), cancelled: None, has_listed: false }, call))
     }
 
     /// The next call. `None`: all runs of the call are cancelled.
@@ -37,13 +37,13 @@ impl Cancel {
             self.has_listed = true;
             self.runs = page.runs.iter().map(|view| (view.run().id, view.info.tags.clone())).collect();
         }
-        if let Some(run) = self.marked.take() {
-            return Some(Call::Cancel(Target::Run(run)));
+        // The stream of the call waits for the mark, and sends no response.
+        if let Some((run, mut tags)) = self.cancelled.take() {
+            tags.insert(CANCELLED_TAG.to_owned(), self.request.clone());
+            return Some(Call::Tag(Target::Run(run), tags));
         }
-        // The stream of the call finds the mark, and sends no response.
-        let (run, mut tags) = self.runs.pop()?;
-        tags.insert(CANCELLED_TAG.to_owned(), self.request.clone());
-        self.marked = Some(run);
-        Some(Call::Tag(Target::Run(run), tags))
+        let (run, tags) = self.runs.pop()?;
+        self.cancelled = Some((run, tags));
+        Some(Call::Cancel(Target::Run(run)))
     }
 }

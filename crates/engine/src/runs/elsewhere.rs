@@ -150,8 +150,12 @@ impl RunsElsewhere {
     }
 
     async fn take_over(&self, run: &ActiveRun, update: RunUpdate) -> Result<(), JournalError> {
-        let waits = update.info.as_ref().is_some_and(|info| info.state.is_waiting());
-        // The pending items of the run are in its session before it waits.
+        let waits = match &update.info {
+            Some(info) => info.state.is_waiting(),
+            // A client has answered some of its items, and it still waits.
+            None => run.run_state().is_waiting(),
+        };
+        // The pending items of the run are in its session before it waits, or goes on waiting for fewer.
         let reason = if waits { self.wait_reason(run).await } else { Ok(<_>::default()) };
         let reason = reason.unwrap_or_else(|fault| {
             tracing::warn!(run = %run.id(), "cannot read the pending items of a run that another gateway executes: {fault}");
@@ -185,6 +189,8 @@ impl State {
             self.pending = pending;
             // Only whether there is one: the process that has the run applies it.
             self.fallback = is_handed_over.then_some(self.about.state);
+        } else if self.about.state.is_waiting() {
+            self.pending = reason.0;
         }
         Ok(())
     }

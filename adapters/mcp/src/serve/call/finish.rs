@@ -68,6 +68,11 @@ impl ToolCall {
     }
 }
 
+/// True if the client of the call may have cancelled it, and has not marked it yet.
+pub(super) fn may_be_marked(view: RunView<'_>, shared: &SharedState) -> bool {
+    shared.session.is_some() && shared.writer.id.is_some() && !is_cancelled(view, shared)
+}
+
 /// True if the client of the call has cancelled it.
 fn is_cancelled(view: RunView<'_>, shared: &SharedState) -> bool {
     let (Some(session), Some(id)) = (&shared.session, &shared.writer.id) else { return false };

@@ -13,12 +13,13 @@ mod stream;
 pub(super) use start::CallStart;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use interlingua_core::call::{Reply, Tags, Target, Thread};
 use interlingua_core::event::Millis;
 use interlingua_core::loss::{Loss, Losses};
 use interlingua_core::run::RunError;
-use interlingua_core::{Call, Delivery, Event, Fault, FaultKind, Next, Out, RunCall, RunId, RunView, Step};
+use interlingua_core::{Call, Delivery, End, Event, Fault, FaultKind, Next, Out, RunCall, RunId, RunView, Step};
 use serde_json::Value;
 
 use super::question::OpenQuestion;
@@ -32,9 +33,12 @@ use crate::result::{fault_result, tool_error};
 use crate::tasks::{KeptRun, LoadStep, Phase};
 use crate::tokens::StateToken;
 use crate::tools::ToolError;
+use finish::may_be_marked;
 
 /// Maximum number of runs that a call follows.
 const MAX_RUNS: usize = 32;
+/// The time in which a client that cancels its call marks the run.
+const MARK_PAUSE: Duration = Duration::from_millis(300);
 /// The time between two looks at a question that is open on the stream, in milliseconds.
 const QUESTION_POLL: Millis = 250;
 
@@ -80,6 +84,8 @@ pub(super) struct ToolCall {
     /// The error of the run, in case that it cannot be loaded.
     error: Option<RunError>,
     losses: Losses,
+    /// The call has waited for the mark of its client.
+    awaited_mark: bool,
 }
 
 /// The time at which a call is answered although its run continues.
@@ -121,6 +127,8 @@ enum Stage {
     Answer(Box<AnswerTool>),
     /// The call ends although the run waits.
     Close(Option<String>),
+    /// The run was cancelled. If its own client did so, it marks the run in a moment.
+    Mark(RunId),
 }
 
 impl ToolCall {
@@ -145,6 +153,10 @@ impl ToolCall {
                 Ok(Next::Done)
             }
             (Stage::Settle, Reply::Run(view)) => Ok(self.settle(view, shared, out)?),
+            (Stage::Mark(run), Reply::Done) => {
+                self.stage = Stage::Settle;
+                Ok(Next::Call(Call::Fetch(Target::Run(run))))
+            }
             (Stage::Expired(deadline), Reply::Run(view)) => {
                 if Phase::of(view) == Phase::Working && view.run().answered_by().is_none() {
                     self.write_unfinished(deadline, view, shared, out);
@@ -203,6 +215,11 @@ impl ToolCall {
                 Ok(Next::Call(self.follow(view.run().id, Skip::Existing)))
             }
             Phase::Asks => self.ask_by_result(view, None, shared, out).map(|()| Next::Done),
+            Phase::Ended(End::Canceled) if !self.awaited_mark && may_be_marked(view, shared) => {
+                self.awaited_mark = true;
+                self.stage = Stage::Mark(view.run().id);
+                Ok(Next::Call(Call::Wait(MARK_PAUSE)))
+            }
             Phase::Ended(_) => {
                 self.write_ended(view, shared, out);
                 Ok(Next::Done)

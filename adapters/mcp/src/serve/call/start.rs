@@ -67,6 +67,7 @@ impl ToolCall {
             look_at: None,
             error: None,
             losses: Losses::new(),
+            awaited_mark: false,
         }
     }
 
