@@ -66,11 +66,12 @@ impl ToolCall {
         }
         note_losses(&context, &runs, self.progress.is_some(), &mut self.losses);
     }
-}
 
-/// True if the client of the call may have cancelled it, and has not marked it yet.
-pub(super) fn may_be_marked(view: RunView<'_>, shared: &SharedState) -> bool {
-    shared.session.is_some() && shared.writer.id.is_some() && !is_cancelled(view, shared)
+    /// True if the client of the call may have cancelled it, and has not marked it yet.
+    pub(super) fn may_be_marked(&self, view: RunView<'_>, shared: &SharedState) -> bool {
+        let is_of_session = shared.session.is_some() && shared.writer.id.is_some();
+        !self.awaited_mark && is_of_session && !is_cancelled(view, shared)
+    }
 }
 
 /// True if the client of the call has cancelled it.

@@ -33,7 +33,6 @@ use crate::result::{fault_result, tool_error};
 use crate::tasks::{KeptRun, LoadStep, Phase};
 use crate::tokens::StateToken;
 use crate::tools::ToolError;
-use finish::may_be_marked;
 
 /// Maximum number of runs that a call follows.
 const MAX_RUNS: usize = 32;
@@ -215,7 +214,7 @@ impl ToolCall {
                 Ok(Next::Call(self.follow(view.run().id, Skip::Existing)))
             }
             Phase::Asks => self.ask_by_result(view, None, shared, out).map(|()| Next::Done),
-            Phase::Ended(End::Canceled) if !self.awaited_mark && may_be_marked(view, shared) => {
+            Phase::Ended(End::Canceled) if self.may_be_marked(view, shared) => {
                 self.awaited_mark = true;
                 self.stage = Stage::Mark(view.run().id);
                 Ok(Next::Call(Call::Wait(MARK_PAUSE)))
