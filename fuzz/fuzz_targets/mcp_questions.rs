@@ -99,7 +99,10 @@ fuzz_target!(|input: &[u8]| {
     };
     let mut responses = Map::new();
     for (key, request) in requests {
-        assert!(key.len() <= 120 && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte)), "{key:?}");
+        assert!(
+            key.len() <= 120 && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte)),
+            "{key:?}"
+        );
         assert_eq!(request["method"], "elicitation/create");
         check_form(&request["params"]);
         responses.insert(key.clone(), answer.clone());

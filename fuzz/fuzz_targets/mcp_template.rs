@@ -3,11 +3,11 @@
 #![no_main]
 
 use interlingua_core::Call;
-use interlingua_core_testkit::{TestRoute, mount};
-use interlingua_fuzz::mcp::{refusal, route, send};
-use interlingua_fuzz::edited;
-use interlingua_mcp::{Mcp, Options};
 use interlingua_core::ProtocolAdapter;
+use interlingua_core_testkit::{TestRoute, mount};
+use interlingua_fuzz::edited;
+use interlingua_fuzz::mcp::{refusal, route, send};
+use interlingua_mcp::{Mcp, Options};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value, json};
 

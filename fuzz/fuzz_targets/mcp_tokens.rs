@@ -40,7 +40,8 @@ static TOKENS: LazyLock<Tokens> = LazyLock::new(|| {
     let next = legacy.exchange.reply(Reply::Documents(&[]), &mut Out::new()).expect("the session is known");
     let Next::Call(outcome) = next else { panic!("a call") };
     legacy.outcome = Ok(outcome);
-    let question = asked(&mut legacy, |message| message["id"].as_str().filter(|_| message["method"] == "elicitation/create"));
+    let question =
+        asked(&mut legacy, |message| message["id"].as_str().filter(|_| message["method"] == "elicitation/create"));
     let mut modern = send(&ROUTE, "tools/call", "demo", call());
     let state = asked(&mut modern, |message| message["result"]["requestState"].as_str());
     Tokens { session, question, state }
